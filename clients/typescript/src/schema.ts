@@ -284,7 +284,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Report the end of a transfer
+         * Report the end of a transfer, a return, or a posting
          * @description For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id` is the same on every
          *     retry. Retry after any status except 200.
          */
@@ -389,35 +389,8 @@ export interface components {
             /** Format: int64 */
             held_minor: number;
         };
-        /**
-         * @description Body of a callback. Unknown fields are ignored.
-         * @example {
-         *       "amount_minor": 1250,
-         *       "currency": "EUR",
-         *       "occurred_at": "2026-01-01T12:00:00Z",
-         *       "reference": "tx_0123456789abcdef01234567:submit",
-         *       "status": "SUCCESS",
-         *       "type": "transfer.completed"
-         *     }
-         */
-        CallbackBody: {
-            /**
-             * Format: int64
-             * @description Amount of the transfer, in minor units.
-             */
-            amount_minor: number;
-            /** @description ISO 4217 code. */
-            currency: string;
-            /** @description Reason given by the switch, usually for a failure. */
-            reason?: string | null;
-            /** @description Code of the reason, from a switch whose rejects have codes. */
-            reason_code?: string | null;
-            /** @description Reference of the transfer, as we submitted it. */
-            reference: string;
-            status: components["schemas"]["CallbackStatus"];
-            /** @description Always `transfer.completed`. */
-            type: string;
-        };
+        /** @description Body of a callback, by its event type. Unknown fields are ignored. */
+        CallbackBody: components["schemas"]["CompletedBody"] | components["schemas"]["ReturnedBody"] | components["schemas"]["PostingBody"];
         /** @description The callback is stored; do not retry it. */
         CallbackReceipt: {
             /** @description Always true. */
@@ -439,6 +412,36 @@ export interface components {
             requested_at: string;
             /** @description Always `cancel_requested`. Retrieve the payment for its final state. */
             status: string;
+        };
+        /**
+         * @description The end of a transfer.
+         * @example {
+         *       "amount_minor": 1250,
+         *       "currency": "EUR",
+         *       "occurred_at": "2026-01-01T12:00:00Z",
+         *       "reference": "tx_0123456789abcdef01234567:submit",
+         *       "status": "SUCCESS",
+         *       "type": "transfer.completed"
+         *     }
+         */
+        CompletedBody: {
+            /**
+             * Format: int64
+             * @description Amount of the transfer, in minor units.
+             */
+            amount_minor: number;
+            /** @description ISO 4217 code. */
+            currency: string;
+            posting?: components["schemas"]["Posting"] | null;
+            /** @description Reason given by the switch, usually for a failure. */
+            reason?: string | null;
+            /** @description Code of the reason, from a switch whose rejects have codes. */
+            reason_code?: string | null;
+            /** @description Reference of the transfer, as we submitted it. */
+            reference: string;
+            status: components["schemas"]["CallbackStatus"];
+            /** @description Always `transfer.completed`. */
+            type: string;
         };
         /** @description The body of an event stream: a text, in which each event has these fields. */
         EventStreamBody: components["schemas"]["StreamEvent"] | string;
@@ -508,6 +511,11 @@ export interface components {
              *     has ended.
              */
             restored_at?: string;
+            /**
+             * Format: int64
+             * @description What came back of a settled payment and was credited, in minor units; absent without a return.
+             */
+            returned_minor?: number;
             /** @description Account to be charged. */
             source_account: string;
             /** @description The state of the payment. */
@@ -573,6 +581,37 @@ export interface components {
             /** @description State changes and their details, oldest first. */
             timeline: components["schemas"]["TimelineEntry"][];
         };
+        /**
+         * @description Where the money of a settled transfer is at the receiving bank.
+         * @enum {string}
+         */
+        Posting: "posted" | "pending" | "blocked" | "return_coming";
+        /**
+         * @description Where the money of a settled transfer is.
+         * @example {
+         *       "amount_minor": 1250,
+         *       "currency": "EUR",
+         *       "posting": "posted",
+         *       "reference": "tx_0123456789abcdef01234567:submit",
+         *       "type": "transfer.posting"
+         *     }
+         */
+        PostingBody: {
+            /**
+             * Format: int64
+             * @description Amount of the transfer, in minor units.
+             */
+            amount_minor: number;
+            /** @description ISO 4217 code. */
+            currency: string;
+            posting: components["schemas"]["Posting"];
+            /** @description Reason given by the switch. */
+            reason?: string | null;
+            /** @description Reference of the transfer, as we submitted it. */
+            reference: string;
+            /** @description Always `transfer.posting`. */
+            type: string;
+        };
         /** @description A problem document (RFC 9457). */
         ProblemDocument: {
             /**
@@ -615,6 +654,36 @@ export interface components {
              * @description Number of deliveries, oldest first, at most 1000. Repeat the request with a new key until it is 0.
              */
             replayed: number;
+        };
+        /**
+         * @description A return of a settled transfer.
+         * @example {
+         *       "amount_minor": 500,
+         *       "currency": "EUR",
+         *       "reason_code": "AC04",
+         *       "reference": "tx_0123456789abcdef01234567:submit",
+         *       "return_id": "ret_1",
+         *       "type": "transfer.returned"
+         *     }
+         */
+        ReturnedBody: {
+            /**
+             * Format: int64
+             * @description Amount of the return, in minor units.
+             */
+            amount_minor: number;
+            /** @description ISO 4217 code. */
+            currency: string;
+            /** @description Reason given by the switch. */
+            reason?: string | null;
+            /** @description Code of the reason. */
+            reason_code?: string | null;
+            /** @description Reference of the transfer, as we submitted it. */
+            reference: string;
+            /** @description The switch's id of the return; the same whenever it reports the return. */
+            return_id: string;
+            /** @description Always `transfer.returned`. */
+            type: string;
         };
         /** @description A page of an account statement, oldest entry first. */
         Statement: {
@@ -3046,7 +3115,7 @@ export interface operations {
                     "application/json": components["schemas"]["CallbackReceipt"];
                 };
             };
-            /** @description unreadable_callback: the signature is valid, but the body is not a transfer.completed event */
+            /** @description unreadable_callback: the signature is valid, but the body is no event that the service knows */
             400: {
                 headers: {
                     [name: string]: unknown;

@@ -44,3 +44,36 @@ ALTER TABLE answers ALTER COLUMN transfer_id DROP NOT NULL;
 -- Recorded answers show the switch's own transfer id too.
 UPDATE answers SET answer = jsonb_set(answer, '{transfer,transfer_id}', to_jsonb(transfer_id::text))
 WHERE answer ? 'transfer';
+
+-- Returns by messages of their own, each of a part or the whole of a settled transfer. Each has a statement entry; a transfer whose
+-- returns add up to its amount is RETURNED, without a further entry.
+CREATE TABLE returns (
+    return_id    text        PRIMARY KEY,
+    transfer_id  bigint      NOT NULL REFERENCES transfers (id),
+    amount_minor bigint      NOT NULL,
+    reason       text,
+    returned_at  timestamptz NOT NULL,
+    CONSTRAINT returns_amount CHECK (amount_minor > 0)
+);
+
+CREATE INDEX returns_by_transfer ON returns (transfer_id);
+ALTER TABLE statement ADD COLUMN return_id text REFERENCES returns;
+
+CREATE FUNCTION return_in_statement() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO statement (transfer_id, status, reason, finished_at, return_id)
+    VALUES (NEW.transfer_id, 'RETURNED', NEW.reason, NEW.returned_at, NEW.return_id);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER returns_in_statement AFTER INSERT ON returns FOR EACH ROW EXECUTE FUNCTION return_in_statement();
+
+CREATE OR REPLACE FUNCTION statement_entry() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.status = 'RETURNED' AND EXISTS (SELECT FROM returns r WHERE r.transfer_id = NEW.id) THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO statement (transfer_id, status, reason, finished_at)
+    VALUES (NEW.id, NEW.status, NEW.reason, NEW.finished_at);
+    RETURN NULL;
+END $$;

@@ -40,6 +40,7 @@ pub(crate) fn payment(payment: &PaymentView) -> Value {
         "operator_reason": payment.operator_reason,
         "needs_operator_since": payment.needs_operator_since,
         "restored_at": payment.restored_at,
+        "returned_minor": payment.returned_minor,
         "allowed_actions": payment.allowed_actions,
         "amount_minor": payment.amount_minor,
         "currency": payment.currency,

@@ -60,6 +60,7 @@ invariants! {
     SILENT_ADVANCE = "I25", "an advance writes no final status, and sets the cause, so that no further attempt is sent";
     BEARER = "I26", "after an advance the bank bears the hold: a release pays the claim and never the customer";
     CHARGED_ONCE = "I27", "the customer is charged at most once, and never paid: an advance is collected only after its transfer settled";
+    RETURNED_ONCE = "I30", "a return is booked at most once, never more than was charged, and the end stays settled";
     CLAIM_IS_VISIBLE = "I28", "a claim is open exactly while the bank has paid; after the end it has an exception";
 }
 
@@ -68,7 +69,7 @@ invariants! {
 pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation> {
     // What two operators move on false evidence is corrected after the end: see `search::is_finished`.
     let decided_falsely = next.was_decided_falsely(model);
-    let checks: [(Violation, bool); 25] = [
+    let checks: [(Violation, bool); 26] = [
         (CONSERVATION, conserved(&next.bank)),
         (DEBITED_XOR_RELEASED, next.bank.journal.debit + releases(&next.bank) <= 1),
         (ONE_EFFECT, one_effect(&next.bank)),
@@ -92,6 +93,7 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
         (SILENT_ADVANCE, silent_advance(before, next)),
         (BEARER, next.bank.journal.advance == 0 || next.bank.journal.release == 0),
         (CHARGED_ONCE, charged_once(&next.bank)),
+        (RETURNED_ONCE, returned_once(before, next)),
         (CLAIM_IS_VISIBLE, claim_is_visible(&next.bank)),
         (OWN_TRANSFER, !next.listing.others.iter().any(|other| other.changed_by_us)),
         (STATE_TRANSITION, state_follows_the_table(model, before, next)),
@@ -142,7 +144,6 @@ fn one_effect(bank: &Bank) -> bool {
         && journal.debit <= 1
         && releases(bank) <= 1
         && bank.journal.debits() <= 1
-        && journal.returns() <= journal.debits()
         && journal.advance <= 1
         && journal.collect <= 1
 }
@@ -163,11 +164,18 @@ fn silent_advance(before: &State, next: &State) -> bool {
     !is_new || (next.bank.final_status == before.bank.final_status && next.bank.cause.is_some())
 }
 
+fn returned_once(before: &State, next: &State) -> bool {
+    let journal = &next.bank.journal;
+    let is_new = journal.returns() > before.bank.journal.returns();
+    journal.returns() <= journal.debits()
+        && (!is_new || !before.bank.ended() || before.bank.state == next.bank.state)
+}
+
 /// The customer is charged the amount or nothing, in every state; what is held counts as charged.
 fn charged_once(bank: &Bank) -> bool {
     let journal = &bank.journal;
     let charged = journal.reserve + journal.collect + journal.late_debit;
-    let credited = journal.release + journal.advance + journal.return_credit;
+    let credited = journal.release + journal.advance + journal.returned + journal.return_credit;
     let is_collected_rightly = journal.collect == 0 || journal.debits() > 0;
     (0..=1).contains(&(i16::from(charged) - i16::from(credited))) && is_collected_rightly
 }
@@ -176,7 +184,7 @@ fn claim_is_visible(bank: &Bank) -> bool {
     let journal = &bank.journal;
     let paid = journal.advance + journal.claim;
     // After a write-off the bank's loss is settled, and a return pays it.
-    let to_claims = journal.return_to_bank.saturating_sub(journal.write_off);
+    let to_claims = (journal.return_to_bank + journal.returned_to_bank).saturating_sub(journal.write_off);
     let paid_back = journal.release_to_claims + journal.collect + journal.write_off + to_claims;
     let is_open = paid > paid_back;
     let asked_for = [Exception::DebitedToClaims, Exception::ReturnedAfterDebit];

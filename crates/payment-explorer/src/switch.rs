@@ -47,6 +47,8 @@ pub struct Switch {
     pub recall_refused: bool,
     /// The money came back because of our recall.
     pub recalled: bool,
+    /// The receiving bank returned the money by a message of its own.
+    pub return_sent: bool,
     /// The switch never answers again.
     pub silent: bool,
     /// How many queries of the transfer the switch answered; counted only where their number is limited.

@@ -39,6 +39,8 @@ CREATE TABLE operations (
 --   advance        claims -> customer: the hold stays open, and the bank bears it
 --   release        holding -> claims, of a hold that the bank bears
 --   collect        customer -> claims: the transfer settled after all; by the debit, or by an operator decision
+-- Returns, each once, whole or in part:
+--   return         escrow -> the bearer of the amount: the customer, else claims, else losses
 -- Corrections, by an operator decision after the payment's end:
 --   late_debit     customer, else claims -> escrow: the money left and nobody was debited
 --   return_credit  escrow -> the debited account: the money came back, or never left
@@ -55,7 +57,7 @@ CREATE TABLE journal (
     -- Set by a trigger under the customer account's lock (0008), so the entries of an account are in the order of their times.
     posted_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT journal_kind_known CHECK (kind IN (
-        'fund', 'reserve', 'debit', 'release', 'advance', 'collect', 'late_debit', 'return_credit', 'write_off')),
+        'fund', 'reserve', 'debit', 'release', 'advance', 'collect', 'return', 'late_debit', 'return_credit', 'write_off')),
     CONSTRAINT journal_amount_positive CHECK (amount_minor > 0),
     CONSTRAINT journal_two_accounts CHECK (debit_account <> credit_account),
     CONSTRAINT journal_payment_unless_fund CHECK ((kind = 'fund') = (payment_id IS NULL)),
@@ -70,6 +72,8 @@ CREATE TABLE journal (
         WHEN 'collect' THEN debit_account NOT LIKE 'internal:%' AND credit_account = 'internal:claims:' || currency
         WHEN 'late_debit' THEN (debit_account NOT LIKE 'internal:%' OR debit_account = 'internal:claims:' || currency)
             AND credit_account = 'internal:escrow:' || currency
+        WHEN 'return' THEN debit_account = 'internal:escrow:' || currency AND (credit_account NOT LIKE 'internal:%'
+            OR credit_account IN ('internal:claims:' || currency, 'internal:losses:' || currency))
         WHEN 'return_credit' THEN debit_account = 'internal:escrow:' || currency AND (credit_account NOT LIKE 'internal:%'
             OR credit_account IN ('internal:claims:' || currency, 'internal:losses:' || currency))
         WHEN 'write_off' THEN debit_account = 'internal:losses:' || currency AND credit_account = 'internal:claims:' || currency

@@ -39,6 +39,10 @@ CREATE TABLE payments (
     cancelling_since    timestamptz,
     final_status        text,
     final_status_source text,
+    -- What came back after the debit and was paid to its bearer; moved by the journal (0008).
+    returned_minor      bigint      NOT NULL DEFAULT 0,
+    -- A return that is booked with the debit.
+    has_unbooked_return boolean     NOT NULL DEFAULT false,
     operator_reason     text,
     -- When the payment first needed an operator.
     needs_operator_since timestamptz,
@@ -61,6 +65,7 @@ CREATE TABLE payments (
     ended_at            timestamptz,
 
     CONSTRAINT payments_amount_positive CHECK (amount_minor > 0),
+    CONSTRAINT payments_returned_at_most_once CHECK (returned_minor BETWEEN 0 AND amount_minor),
     CONSTRAINT payments_two_accounts CHECK (source_account <> destination_account),
     CONSTRAINT payments_trace_parent_bounded CHECK (length(trace_parent) = 55),
     CONSTRAINT payments_state_known CHECK (state IN (
@@ -169,16 +174,19 @@ CREATE TABLE claims (
     payment_id   text        NOT NULL REFERENCES payments,
     switch       text        NOT NULL,
     amount_minor bigint      NOT NULL,
+    -- What is not paid back yet; returns may pay a part.
+    open_minor   bigint      NOT NULL,
     currency     text        NOT NULL,
     opened_at    timestamptz NOT NULL,
     closed_at    timestamptz,
-    CONSTRAINT claims_amount_positive CHECK (amount_minor > 0)
+    CONSTRAINT claims_open_within_amount CHECK (open_minor BETWEEN 0 AND amount_minor),
+    CONSTRAINT claims_closed_when_paid_back CHECK ((open_minor = 0) = (closed_at IS NOT NULL))
 );
 
 CREATE UNIQUE INDEX claims_one_open ON claims (payment_id) WHERE closed_at IS NULL;
 CREATE INDEX claims_by_close ON claims (closed_at) WHERE closed_at IS NOT NULL;
 -- What each switch makes the bank bear.
-CREATE INDEX claims_open_by_switch ON claims (switch, currency) INCLUDE (amount_minor, opened_at) WHERE closed_at IS NULL;
+CREATE INDEX claims_open_by_switch ON claims (switch, currency) INCLUDE (open_minor, opened_at) WHERE closed_at IS NULL;
 
 -- The history of a payment in words. An internal line is not shown to the customer.
 CREATE TABLE timeline (

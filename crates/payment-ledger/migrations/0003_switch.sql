@@ -35,8 +35,24 @@ CREATE TABLE switch_callbacks (
     body          bytea       NOT NULL,
     received_at   timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (switch, event_id),
-    CONSTRAINT switch_callbacks_status_known CHECK (status IN ('SUCCESS', 'FAILURE', 'RETURNED'))
+    CONSTRAINT switch_callbacks_status_known CHECK (status IN ('SUCCESS', 'FAILURE', 'RETURNED', 'RETURN', 'POSTING'))
 );
 
 CREATE INDEX switch_callbacks_by_payment ON switch_callbacks (payment_id);
 CREATE INDEX switch_callbacks_unmatched ON switch_callbacks (switch, event_id) WHERE payment_id IS NULL;
+
+-- Returns of settled transfers by messages of their own, each once, whichever message carried it.
+CREATE TABLE returns (
+    switch       text        NOT NULL,
+    return_id    text        NOT NULL,
+    payment_id   text        NOT NULL REFERENCES payments,
+    amount_minor bigint      NOT NULL,
+    currency     text        NOT NULL,
+    reason       text,
+    received_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- NULL: not booked, because nothing was charged, or it does not fit the payment.
+    booked_at    timestamptz,
+    PRIMARY KEY (switch, return_id)
+);
+
+CREATE INDEX returns_by_payment ON returns (payment_id, received_at);

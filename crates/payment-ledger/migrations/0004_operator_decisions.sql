@@ -22,7 +22,7 @@ CREATE TABLE exceptions (
     closed_at    timestamptz,
     closed_by    text,
     CONSTRAINT exceptions_kind_known CHECK (kind IN (
-        'late_confirmation', 'contradictory_final_status', 'returned_after_debit', 'confirmation_mismatch',
+        'late_confirmation', 'contradictory_final_status', 'returned_after_debit', 'return_differs', 'confirmation_mismatch',
         'settled_without_attempt', 'attempt_record_lost', 'workflow_input_differs', 'accepted_then_unknown',
         'callback_for_unknown_payment', 'callback_from_other_switch', 'callback_event_id_reused', 'debited_to_claims',
         'missing_hold', 'orphan_hold', 'settled_not_debited', 'debited_not_settled', 'released_but_settled',

@@ -60,12 +60,13 @@ CREATE TRIGGER journal_moves_holds AFTER INSERT ON journal
 CREATE FUNCTION move_claims() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     IF NEW.debit_account LIKE 'internal:claims:%' THEN
-        INSERT INTO claims (entry_id, payment_id, switch, amount_minor, currency, opened_at)
-        SELECT NEW.entry_id, payment_id, switch, NEW.amount_minor, NEW.currency, NEW.posted_at
+        INSERT INTO claims (entry_id, payment_id, switch, amount_minor, open_minor, currency, opened_at)
+        SELECT NEW.entry_id, payment_id, switch, NEW.amount_minor, NEW.amount_minor, NEW.currency, NEW.posted_at
         FROM payments WHERE payment_id = NEW.payment_id;
     ELSE
-        UPDATE claims SET closed_at = NEW.posted_at
-        WHERE payment_id = NEW.payment_id AND closed_at IS NULL AND (amount_minor, currency) = (NEW.amount_minor, NEW.currency);
+        UPDATE claims SET open_minor = open_minor - NEW.amount_minor,
+                          closed_at = CASE WHEN open_minor = NEW.amount_minor THEN NEW.posted_at END
+        WHERE payment_id = NEW.payment_id AND closed_at IS NULL AND currency = NEW.currency AND open_minor >= NEW.amount_minor;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'payment % has no open claim that this % could pay back', NEW.payment_id, NEW.kind
                 USING ERRCODE = 'restrict_violation';
@@ -78,6 +79,17 @@ $$;
 CREATE TRIGGER journal_moves_claims AFTER INSERT ON journal
     FOR EACH ROW WHEN (NEW.debit_account LIKE 'internal:claims:%' OR NEW.credit_account LIKE 'internal:claims:%')
     EXECUTE FUNCTION move_claims();
+
+-- Counts what came back, so that no more comes back than was charged.
+CREATE FUNCTION move_returned() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    UPDATE payments SET returned_minor = returned_minor + NEW.amount_minor WHERE payment_id = NEW.payment_id;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER journal_moves_returned AFTER INSERT ON journal
+    FOR EACH ROW WHEN (NEW.kind IN ('return', 'return_credit')) EXECUTE FUNCTION move_returned();
 
 -- Every other change of a balance, a hold or a claim is refused, whichever role makes it.
 CREATE FUNCTION refuse_direct_change() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -11,6 +11,8 @@ CREATE TABLE statement_lines (
     -- NULL from a switch without references.
     reference    text,
     status       text        NOT NULL,
+    -- Of a line that is one return of its own, the switch's id of it.
+    return_id    text,
     amount_minor bigint      NOT NULL,
     currency     text        NOT NULL,
     -- By the switch's clock.

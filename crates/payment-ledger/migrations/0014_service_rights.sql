@@ -23,14 +23,15 @@ GRANT SELECT ON ALL TABLES IN SCHEMA public TO payments_service;
 GRANT INSERT ON journal, operations, payments, timeline TO payments_service;
 GRANT UPDATE (status) ON accounts TO payments_service;
 GRANT UPDATE (state, workflow_id, resume_count, run_id, attempts, first_attempt_at, submit_deadline, cause, cancelling_since,
-    asks, last_asked_at, attempts_uncertain, final_status, final_status_source, operator_reason, needs_operator_since, restored_at, start_lease_until, start_postponed_until,
+    asks, last_asked_at, attempts_uncertain, final_status, final_status_source, operator_reason, needs_operator_since, restored_at, has_unbooked_return, start_lease_until, start_postponed_until,
     start_rejections, started_at, updated_at, liveness_checked_at, ended_at) ON payments TO payments_service;
 
 -- The first namespace.
 GRANT INSERT ON temporal_namespaces TO payments_service;
 
 -- The switch and the inbox.
-GRANT INSERT ON submissions, switch_callbacks, inbox TO payments_service;
+GRANT INSERT ON submissions, switch_callbacks, inbox, returns TO payments_service;
+GRANT UPDATE (booked_at) ON returns TO payments_service;
 GRANT UPDATE (outcome, detail, answered_at, marker, transfer_id) ON submissions TO payments_service;
 GRANT UPDATE (delivery_attempts, next_delivery_at, delivered_at) ON inbox TO payments_service;
 

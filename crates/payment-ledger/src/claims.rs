@@ -5,6 +5,7 @@ use iso_currency::Currency;
 use payment_protocol::exception::ExceptionKind;
 use payment_protocol::ids::SwitchName;
 use payment_protocol::keys;
+use payment_protocol::money::Money;
 use payment_protocol::rules;
 use sqlx::PgConnection;
 
@@ -37,7 +38,7 @@ impl Ledger {
         Ok(sqlx::query_as!(
             SwitchClaims,
             r#"SELECT switch AS "switch!", currency AS "currency!", count(*) FILTER (WHERE closed_at IS NULL) AS "count!",
-                      coalesce(sum(amount_minor) FILTER (WHERE closed_at IS NULL), 0)::bigint AS "amount_minor!",
+                      coalesce(sum(open_minor), 0)::bigint AS "amount_minor!",
                       coalesce(extract(epoch FROM clock_timestamp() - min(opened_at) FILTER (WHERE closed_at IS NULL)), 0)::bigint
                           AS "oldest_s!"
                FROM claims WHERE closed_at IS NULL OR closed_at > clock_timestamp() - interval '1 day'
@@ -58,7 +59,7 @@ pub async fn open_minor(
     currency: Currency,
 ) -> Result<i64, LedgerError> {
     Ok(sqlx::query_scalar!(
-        r#"SELECT coalesce(sum(amount_minor), 0)::bigint AS "minor!" FROM claims
+        r#"SELECT coalesce(sum(open_minor), 0)::bigint AS "minor!" FROM claims
            WHERE switch = $1 AND currency = $2 AND closed_at IS NULL"#,
         switch.as_str(),
         currency.code(),
@@ -76,14 +77,14 @@ pub(crate) async fn collect_or_keep(
     let LockedPayment { payment_id, tx_id, money, .. } = locked;
     let key = keys::collect(tx_id);
     let obstacle = if rules::collects(&locked.facts, &locked.profile) {
-        why_not_payable(tx, locked).await?
+        why_not_payable(tx, locked, *money).await?
     } else {
         Some("late settlements of this switch are not collected".into())
     };
     match obstacle {
         None => {
             writes::record_done(tx, key.as_str(), payment_id).await?;
-            collect(tx, locked, key.as_str()).await?;
+            collect(tx, locked, key.as_str(), *money).await?;
             Ok(format!("{money} collected from the customer, whose account had been restored"))
         }
         Some(reason) => {
@@ -95,38 +96,44 @@ pub(crate) async fn collect_or_keep(
     }
 }
 
-/// Posts the collection of a claim from the customer under `key`; the caller records the operation.
+/// Posts the collection of an open claim from the customer under `key`; the caller records the operation.
 pub(crate) async fn collect(
     tx: &mut PgConnection,
     locked: &LockedPayment,
     key: &str,
+    money: Money,
 ) -> Result<(), LedgerError> {
-    let LockedPayment { payment_id, source_account, money, .. } = locked;
+    let LockedPayment { payment_id, source_account, .. } = locked;
     let posting = JournalPosting {
         key,
         payment_id: Some(payment_id),
         kind: "collect",
         debit: source_account.as_str(),
         credit: &InternalAccount::Claims.account(money.currency()),
-        money: *money,
+        money,
     };
     accounts::post(tx, posting).await
 }
 
-/// Whether the payment has an open claim.
-pub(crate) async fn is_open(tx: &mut PgConnection, locked: &LockedPayment) -> Result<bool, LedgerError> {
-    Ok(sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM claims WHERE payment_id = $1 AND closed_at IS NULL) AS "open!""#,
+/// What is open of the payment's claim; `None` without an open claim.
+pub(crate) async fn open_claim(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+) -> Result<Option<Money>, LedgerError> {
+    let open_minor = sqlx::query_scalar!(
+        "SELECT open_minor FROM claims WHERE payment_id = $1 AND closed_at IS NULL",
         locked.payment_id.as_str(),
     )
-    .fetch_one(tx)
-    .await?)
+    .fetch_optional(tx)
+    .await?;
+    open_minor.map(|minor| locked.part(minor)).transpose()
 }
 
-/// Why the customer's account cannot pay the payment's amount, if so. Locks the account.
+/// Why the customer's account cannot pay `money`, if so. Locks the account.
 pub(crate) async fn why_not_payable(
     tx: &mut PgConnection,
     locked: &LockedPayment,
+    money: Money,
 ) -> Result<Option<String>, LedgerError> {
     if let Some(reason) = debit_bar(tx, locked).await? {
         return Ok(Some(reason));
@@ -137,7 +144,7 @@ pub(crate) async fn why_not_payable(
     )
     .fetch_one(tx)
     .await?;
-    let is_short = available_minor.unwrap_or(0) < locked.money.amount_minor();
+    let is_short = available_minor.unwrap_or(0) < money.amount_minor();
     Ok(is_short.then(|| "insufficient_funds".into()))
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct LockedPayment {
     pub(crate) too_late: bool,
     /// Whether the time has come to restore the customer's account, if no confirmation is recorded.
     pub(crate) restore_is_due: bool,
+    /// Whether a return is kept that is booked with the debit.
+    pub(crate) has_unbooked_return: bool,
     /// The workflow that receives the payment's signals now.
     pub(crate) workflow_id: String,
     /// Position of the payment in its distributed trace.
@@ -66,6 +68,15 @@ impl LockedPayment {
             PaymentState::NeedsOperator => PaymentState::NeedsOperator,
             _ => PaymentState::Cancelling,
         }
+    }
+
+    /// A part of the payment's amount.
+    pub(crate) fn part(&self, amount_minor: i64) -> Result<Money, LedgerError> {
+        Money::from_minor(amount_minor, self.money.currency()).map_err(|_| LedgerError::Unreadable {
+            id: self.payment_id.to_string(),
+            column: "amount_minor",
+            value: amount_minor.to_string(),
+        })
     }
 
     fn inconsistent(&self, detail: &'static str) -> LedgerError {
@@ -107,6 +118,7 @@ struct LockedPaymentRow {
     too_late: bool,
     restore_is_due: bool,
     restored: bool,
+    has_unbooked_return: bool,
     workflow_id: String,
     trace_parent: Option<String>,
     failure_reported: bool,
@@ -196,7 +208,7 @@ async fn read_locked(
                   p.operator_reason IS NOT NULL AS "needed_operator!",
                   clock_timestamp() > p.valid_until AS "too_late!",
                   coalesce(p.restore_due_at <= clock_timestamp(), false) AS "restore_is_due!",
-                  p.restored_at IS NOT NULL AS "restored!",
+                  p.restored_at IS NOT NULL AS "restored!", p.has_unbooked_return AS "has_unbooked_return!",
                   p.workflow_id AS "workflow_id!", p.trace_parent,
                   EXISTS (SELECT FROM switch_callbacks c WHERE c.payment_id = p.payment_id AND c.switch = p.switch
                              AND c.status = 'FAILURE') AS "failure_reported!",
@@ -272,6 +284,7 @@ impl LockedPaymentRow {
             needed_operator: self.needed_operator,
             too_late: self.too_late,
             restore_is_due: self.restore_is_due,
+            has_unbooked_return: self.has_unbooked_return,
             workflow_id: self.workflow_id,
             trace_parent: self.trace_parent,
             failure_reported: self.failure_reported,

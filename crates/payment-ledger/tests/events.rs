@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use jsonschema::Validator;
 use outbox::Event;
 use payment_ledger::events::notifications::{NewNotification, notify};
-use payment_ledger::events::{EventKind, LatePayer, TransferEvent, VERSION};
+use payment_ledger::events::{EventKind, TransferEvent, VERSION};
 use payment_ledger::steps::accept::NewPayment;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::ids::PaymentId;
 use payment_protocol::port::ReserveOutcome;
+use payment_protocol::rules::Bearer;
 use payment_protocol::{PaymentState, SwitchProfile};
 use serde_json::Value;
 use sqlx::PgPool;
@@ -102,10 +103,15 @@ async fn payments_with_events(bank: &Bank) -> Vec<(Sample, &'static [EventKind])
     bank.ledger.release(&failed.id, &Cause::SlaExpired).await.unwrap();
     payments.push((failed, &[TransferPending, TransferFailed]));
 
+    // Returned in two parts.
+    let returned = bank.payment_at(Stage::Settled, "returned").await;
+    for (n, minor) in [("1", 400), ("2", 600)] {
+        support::return_part(bank, &returned, n, minor).await;
+    }
+    payments.push((returned, &[TransferPending, TransferSent, TransferReturned, TransferReturned]));
+
     // Restored by an advance, and executed late: paid by the customer, and by the bank.
-    for (key, frozen, payer) in
-        [("collected", false, LatePayer::Customer), ("claimed", true, LatePayer::Bank)]
-    {
+    for (key, frozen, payer) in [("collected", false, Bearer::Customer), ("claimed", true, Bearer::Bank)] {
         let profile = SwitchProfile { restore_customer_after_ms: Some(0), ..support::profile() };
         let order = NewPayment { profile, ..bank.order(key) };
         let late = bank.order_at(Stage::Sent, order).await;

@@ -41,7 +41,7 @@ async fn exceptions_and_payments_that_need_operators_are_measured(pool: PgPool) 
     assert!(kinds.iter().all(|kind| kind.count > 0 || kind.oldest_s == 0), "{kinds:?}");
     #[rustfmt::skip]
     let opened_by_callbacks = [
-        ("late_confirmation", 0), ("contradictory_final_status", 0), ("returned_after_debit", 0), ("confirmation_mismatch", 3), ("settled_without_attempt", 0), ("attempt_record_lost", 0), ("workflow_input_differs", 0), ("accepted_then_unknown", 0), ("callback_for_unknown_payment", 0),
+        ("late_confirmation", 0), ("contradictory_final_status", 0), ("returned_after_debit", 0), ("return_differs", 0), ("confirmation_mismatch", 3), ("settled_without_attempt", 0), ("attempt_record_lost", 0), ("workflow_input_differs", 0), ("accepted_then_unknown", 0), ("callback_for_unknown_payment", 0),
         ("callback_from_other_switch", 0), ("callback_event_id_reused", 0), ("debited_to_claims", 0),
     ];
     let opened_by_reconciliation = Drift::ALL.iter().map(|drift| (drift.as_str(), 0));

@@ -32,6 +32,7 @@ fn line(p: &Sample, transfer: &str, status: LineStatus) -> StatementLine {
         status,
         amount_minor: AMOUNT_MINOR,
         currency: "EUR".into(),
+        return_id: None,
         finished_at: jiff::Timestamp::now(),
     }
 }

@@ -126,6 +126,7 @@ async fn statement(bank: &Bank, lines: &[(&str, Option<String>)]) {
             status: LineStatus::Settled,
             amount_minor: AMOUNT_MINOR,
             currency: "EUR".into(),
+            return_id: None,
             finished_at: at(SINCE_MS),
         })
         .collect();

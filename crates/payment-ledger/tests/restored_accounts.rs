@@ -91,7 +91,7 @@ async fn i24_i29_an_unconfirmed_customers_account_is_restored_as_if_nothing_had_
     assert_eq!(entries(&bank, &p).await, ["reserve customer>holding", "advance claims>customer"]);
     assert_eq!((bank.state(&p).await.as_str(), bank.hold(&p).await.as_str()), ("cancelling", "open"));
     // The statement shows both entries with one value date.
-    let day = AccountStatementQuery { from: jiff::Timestamp::MIN, to: None, after: None, limit: 10 };
+    let day = AccountStatementQuery { from: jiff::Timestamp::UNIX_EPOCH, to: None, after: None, limit: 10 };
     let statement = bank.ledger.statement(p.account.as_str(), None, &day).await.unwrap().unwrap();
     let dates: Vec<_> = statement.lines.iter().map(|line| (line.kind.as_str(), line.value_date)).collect();
     assert_eq!([dates[1].0, dates[2].0], ["reserve", "advance"]);

@@ -6,19 +6,27 @@
 mod support;
 
 use jiff::Timestamp;
+use payment_ledger::audit::reconcile::payments::Sources;
 use payment_ledger::operator::decisions::{DecideError, DecisionRefusedError};
+use payment_ledger::steps::accept::NewPayment;
 use payment_ledger::steps::release::ReleaseStepOutcome;
-use payment_ledger::switch::callbacks::StoreCallbackOutcome;
+use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_ledger::switch::final_status::FinalStatusSource;
+use payment_protocol::SwitchProfile;
 use payment_protocol::action::Correction;
 use payment_protocol::cause::Cause;
+use payment_protocol::drift::Tolerance;
 use payment_protocol::facts::RecallRecord;
-use payment_protocol::ids::SwitchName;
+use payment_protocol::ids::{EventId, SwitchName};
 use payment_protocol::port::DebitOutcome;
 use payment_protocol::report::{LineStatus, StatementLine};
+use payment_protocol::returns::{Posting, PostingReport, ReturnReport};
 use payment_protocol::rules::FinalStatusRuling;
 use sqlx::PgPool;
-use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, SWITCH, Sample, Stage, event, report, returned, success};
+use support::{
+    AMOUNT_MINOR, Bank, FUNDS_MINOR, SWITCH, Sample, Stage, event, report, return_part, return_report,
+    returned, success,
+};
 
 const HELD: i64 = FUNDS_MINOR - AMOUNT_MINOR;
 
@@ -50,6 +58,7 @@ async fn report_return(bank: &Bank, p: &Sample, by: ReportedBy) {
                 status,
                 amount_minor: AMOUNT_MINOR,
                 currency: "EUR".into(),
+                return_id: None,
                 finished_at: Timestamp::now(),
             };
             let lines = [line(LineStatus::Settled), line(LineStatus::Returned)];
@@ -148,4 +157,190 @@ async fn a_return_that_is_not_this_payments_is_an_exception(pool: PgPool) {
     report_return(&bank, &p, ReportedBy::Callback).await;
     assert_eq!(bank.exceptions(&p).await, ["settled_without_attempt"]);
     assert_eq!(bank.column(&p, "final_status").await, None);
+}
+
+/// What the payment's customer pays in the end.
+async fn charged(bank: &Bank, p: &Sample) -> i64 {
+    FUNDS_MINOR - bank.available(p).await
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i30_partial_returns_are_booked_once_each_and_the_end_stays_settled(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Settled, "parts").await;
+    for (id, minor, left) in [("a", 400, 600), ("b", 500, 100)] {
+        return_part(&bank, &p, id, minor).await;
+        assert_eq!(charged(&bank, &p).await, left);
+        // The same return under another event id is no second one.
+        let again = EventId::new(format!("again-{id}")).unwrap();
+        bank.ledger.store_return(&again, &return_report(&p, id, minor), b"again").await.unwrap();
+        assert_eq!(charged(&bank, &p).await, left, "the return {id} was booked twice");
+    }
+    assert_eq!(bank.exceptions(&p).await, [""; 0]);
+    // More than is left, another amount under a known id, another switch and another currency move nothing.
+    let event = |n: &str| EventId::new(n).unwrap();
+    let other_switch =
+        ReturnReport { switch: SwitchName::new("southern").unwrap(), ..return_report(&p, "s", 1) };
+    let other_currency = ReturnReport { currency: "USD".into(), ..return_report(&p, "u", 1) };
+    for (n, report) in [
+        ("too much", return_report(&p, "c", 101)),
+        ("reused", return_report(&p, "a", 100)),
+        ("switch", other_switch),
+        ("currency", other_currency),
+        ("nothing", return_report(&p, "z", 0)),
+    ] {
+        bank.ledger.store_return(&event(&n.replace(' ', "-")), &report, n.as_bytes()).await.unwrap();
+        assert_eq!(charged(&bank, &p).await, 100, "{n}");
+    }
+    assert_eq!(bank.exceptions(&p).await, ["return_differs"; 5]);
+    return_part(&bank, &p, "rest", 100).await;
+    assert_eq!((charged(&bank, &p).await, bank.internal("escrow").await), (0, 0));
+    assert_eq!(
+        (bank.state(&p).await.as_str(), bank.column(&p, "returned_minor").await.as_deref()),
+        ("settled", Some("1000"))
+    );
+    // The return of the whole transfer changes nothing.
+    report_return(&bank, &p, ReportedBy::Query).await;
+    assert_eq!(bank.exceptions(&p).await, ["return_differs"; 5]);
+    bank.audit().await;
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i30_a_return_before_the_debit_is_kept_and_booked_with_it(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for stage in [Stage::Sent, Stage::Confirmed] {
+        let p = bank.payment_at(stage, &format!("{stage:?}")).await;
+        return_part(&bank, &p, "early", 300).await;
+        assert_eq!(bank.available(&p).await, HELD, "{stage:?}: nothing is charged yet");
+        if stage == Stage::Sent {
+            bank.ledger.store_callback(&success(&p, &event(&p, "late"))).await.unwrap();
+        }
+        assert_eq!(bank.debit(&p).await, DebitOutcome::Done);
+        assert_eq!(charged(&bank, &p).await, 700, "{stage:?}");
+    }
+    // Released, because the return of the whole transfer was known: nothing is to be paid.
+    let released = bank.payment_at(Stage::Sent, "released").await;
+    report_return(&bank, &released, ReportedBy::Query).await;
+    bank.ledger.release(&released.id, &Cause::Returned).await.unwrap();
+    return_part(&bank, &released, "known", AMOUNT_MINOR).await;
+    assert_eq!((charged(&bank, &released).await, bank.exceptions(&released).await.len()), (0, 0));
+    // Money that comes back of a payment that was never charged for another reason is for operators.
+    let void = bank.payment_at(Stage::Released, "void").await;
+    return_part(&bank, &void, "strange", AMOUNT_MINOR).await;
+    assert_eq!(
+        (charged(&bank, &void).await, bank.exceptions(&void).await),
+        (0, vec!["return_differs".to_owned()])
+    );
+    bank.audit().await;
+}
+
+/// A return is paid to the bearer of the amount: the customer, the bank's claim, or its loss.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i30_a_return_is_paid_to_the_bearer_of_the_amount(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let profile = SwitchProfile { restore_customer_after_ms: Some(0), ..support::profile() };
+    let mut claimed = Vec::new();
+    for key in ["collected later", "written off"] {
+        let order = NewPayment { profile: profile.clone(), ..bank.order(key) };
+        let p = bank.order_at(Stage::Sent, order).await;
+        bank.ledger.restore(&p.id).await.unwrap();
+        bank.freeze(&p).await;
+        bank.ledger.store_callback(&success(&p, &event(&p, "late"))).await.unwrap();
+        assert_eq!(bank.debit(&p).await, DebitOutcome::Done);
+        return_part(&bank, &p, "first", 300).await;
+        bank.unfreeze(&p).await;
+        claimed.push(p);
+    }
+    assert_eq!(bank.internal("claims").await, -1_400);
+    let mut decide = Vec::new();
+    for (p, correction) in claimed.iter().zip([Correction::LateDebit, Correction::WriteOff]) {
+        let exception = bank.open_exception(p).await;
+        let proposed = bank
+            .ledger
+            .propose_correction(exception, correction, "Ann", "late", Some("letter 9"))
+            .await
+            .unwrap();
+        bank.ledger.confirm(&proposed.decision_id, "Bob", "I agree").await.unwrap();
+        decide.push(charged(&bank, p).await);
+    }
+    assert_eq!(
+        (decide, bank.internal("claims").await, bank.internal("losses").await),
+        (vec![700, 0], 0, -700)
+    );
+    for p in &claimed {
+        return_part(&bank, p, "second", 700).await;
+        assert_eq!(charged(&bank, p).await, 0);
+    }
+    assert_eq!((bank.internal("losses").await, bank.internal("escrow").await), (0, 0));
+    bank.audit().await;
+}
+
+/// A line of the statement for each return books those whose callbacks were lost, and no other twice.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i30_a_listed_return_is_booked_whether_or_not_its_callback_arrived(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Settled, "listed").await;
+    return_part(&bank, &p, "reported", 400).await;
+    let line = |cursor: &str, status, return_id: Option<ReturnReport>, amount_minor| StatementLine {
+        cursor: cursor.into(),
+        transfer_id: format!("t-{}", p.id),
+        reference: Some(report(&p).reference),
+        status,
+        return_id: return_id.map(|report| report.return_id),
+        amount_minor,
+        currency: "EUR".into(),
+        finished_at: Timestamp::now(),
+    };
+    let lines = [
+        line("1", LineStatus::Settled, None, AMOUNT_MINOR),
+        line("2", LineStatus::Returned, Some(return_report(&p, "reported", 400)), 400),
+        line("3", LineStatus::Returned, Some(return_report(&p, "lost", 600)), 600),
+    ];
+    let switch = SwitchName::new(SWITCH).unwrap();
+    for read in 1..=lines.len() {
+        bank.ledger.store_lines(&switch, &lines[..read]).await.unwrap();
+        bank.ledger.record_listed_returns(std::slice::from_ref(&p.id)).await.unwrap();
+        assert!(bank.ledger.unrecorded_returns(std::slice::from_ref(&p.id)).await.unwrap().is_empty());
+        let sources = Sources { statements: vec![switch.clone()], workflows: None };
+        let compared = bank.ledger.compare(&sources, std::slice::from_ref(&p.id)).await.unwrap();
+        let drift: Vec<_> =
+            compared.iter().flat_map(|one| one.findings(Tolerance { grace_s: 0, cancelling_s: 0 })).collect();
+        assert!(drift.is_empty(), "after {read} lines: {drift:?}");
+    }
+    assert_eq!(charged(&bank, &p).await, 0);
+    bank.audit().await;
+}
+
+/// Where the money of a settled transfer is moves none (I31).
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i31_a_report_of_the_posting_moves_no_money(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Sent, "accepted without posting").await;
+    let accepted = Callback { posting: Some(Posting::Pending), ..success(&p, &event(&p, "acwp")) };
+    bank.ledger.store_callback(&accepted).await.unwrap();
+    assert_eq!(bank.debit(&p).await, DebitOutcome::Done);
+    let before = bank.number("SELECT count(*) FROM journal").await;
+    for (n, posting) in Posting::ALL.iter().enumerate() {
+        let report = PostingReport {
+            reference: report(&p).reference,
+            posting: *posting,
+            amount_minor: AMOUNT_MINOR,
+            currency: "EUR".into(),
+            reason: None,
+        };
+        let switch = SwitchName::new(SWITCH).unwrap();
+        let event = EventId::new(format!("posting-{n}")).unwrap();
+        for expected in [StoreCallbackOutcome::New(None), StoreCallbackOutcome::Duplicate] {
+            assert_eq!(bank.ledger.store_posting(&switch, &event, &report, b"x").await.unwrap(), expected);
+        }
+    }
+    assert_eq!(
+        (bank.number("SELECT count(*) FROM journal").await, bank.state(&p).await),
+        (before, "settled".into())
+    );
+    let lines = bank
+        .words("SELECT detail FROM timeline WHERE detail LIKE '%receiving bank%' ORDER BY entry_id")
+        .await;
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    bank.audit().await;
 }

@@ -12,6 +12,8 @@ text_enum!(
         ContradictoryFinalStatus = "contradictory_final_status",
         /// The money of a payment came back after the debit. A return_credit credits the account that was debited.
         ReturnedAfterDebit = "returned_after_debit",
+        /// A return that does not fit its payment: another switch or currency, more than was charged, or its id used before.
+        ReturnDiffers = "return_differs",
         /// SUCCESS with another amount, currency or reference.
         ConfirmationMismatch = "confirmation_mismatch",
         /// A transfer at the switch, settled or not, of a payment without a recorded attempt.

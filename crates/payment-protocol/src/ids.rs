@@ -91,6 +91,10 @@ id!(
     EventId, "event id"
 );
 id!(
+    /// The switch's id of one return, unique per switch.
+    ReturnId, "return id"
+);
+id!(
     /// Temporal's run id of one run of a payment's workflow.
     RunId, "run id"
 );

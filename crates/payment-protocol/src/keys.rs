@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{DecisionId, PaymentId, SwitchName, TxId, digest};
+use crate::ids::{DecisionId, PaymentId, ReturnId, SwitchName, TxId, digest};
 
 macro_rules! key {
     ($(#[$doc:meta])* $name:ident) => {
@@ -78,6 +78,12 @@ pub fn recall(tx: &TxId) -> StepKey {
 #[must_use]
 pub fn advance(tx: &TxId) -> StepKey {
     StepKey(format!("{tx}:advance"))
+}
+
+/// Key of the booking of one return: `{tx_id}:return:{return_id}`.
+#[must_use]
+pub fn book_return(tx: &TxId, return_id: &ReturnId) -> StepKey {
+    StepKey(format!("{tx}:return:{return_id}"))
 }
 
 /// Key of the collection of an advance from the customer, after a late settlement: `{tx_id}:collect`.
@@ -174,6 +180,7 @@ mod tests {
             recall(&tx).to_string(),
             advance(&tx).to_string(),
             collect(&tx).to_string(),
+            book_return(&tx, &ReturnId::new("ret_1").unwrap()).to_string(),
             compensate_reserve(&tx).to_string(),
             compensate_submit(&tx).to_string(),
             debit_by_decision(&tx, &decision).to_string(),
@@ -189,6 +196,7 @@ mod tests {
                 "tx_1:recall",
                 "tx_1:advance",
                 "tx_1:collect",
+                "tx_1:return:ret_1",
                 "tx_1:comp-reserve",
                 "tx_1:comp-submit",
                 "tx_1:debit:dec_1",

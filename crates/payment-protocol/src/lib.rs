@@ -34,6 +34,7 @@ pub mod profile;
 pub mod recall;
 pub mod reject;
 pub mod report;
+pub mod returns;
 pub mod rules;
 pub mod state;
 pub mod submit;

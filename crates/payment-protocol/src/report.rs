@@ -3,11 +3,12 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::SwitchName;
+use crate::ids::{ReturnId, SwitchName};
 use crate::inbox::CallbackStatus;
 use crate::keys::Reference;
 use crate::money::Money;
 use crate::payment::Payment;
+use crate::returns::{Posting, PostingReport, ReturnReport};
 use crate::state::text_enum;
 
 /// The switch reports that a transfer settled, or that it settled and was returned: by callback, by query, or in its
@@ -39,6 +40,19 @@ pub struct IncomingReport {
     pub reason: Option<String>,
     /// The code of the reason, if the switch's rejects have codes.
     pub reason_code: Option<String>,
+    /// Where the money of a SUCCESS is at the receiving bank, if the switch says so.
+    pub posting: Option<Posting>,
+}
+
+/// What a switch reports by itself about a transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// How the transfer ended.
+    End(IncomingReport),
+    /// Money of the transfer comes back.
+    Return(ReturnReport),
+    /// Where the money of the settled transfer is; it moves none.
+    Posting(PostingReport),
 }
 
 text_enum!(
@@ -55,8 +69,7 @@ text_enum!(
     }
 );
 
-/// One line of a switch's statement: one end of a transfer. A returned transfer has two lines, its settlement
-/// and its return.
+/// One line of a switch's statement: one end of a transfer. A returned transfer has its settlement and its return, or its returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementLine {
     /// The line's position in the statement, as the switch names it.
@@ -67,6 +80,8 @@ pub struct StatementLine {
     pub reference: Option<String>,
     /// How the transfer ended.
     pub status: LineStatus,
+    /// The switch's id of the return, if this line is one return of its own and not the return of the whole transfer.
+    pub return_id: Option<ReturnId>,
     /// The amount, in minor units.
     pub amount_minor: i64,
     /// ISO 4217 code, as the switch wrote it.

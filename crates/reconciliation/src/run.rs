@@ -297,6 +297,8 @@ impl Reconciler {
         for (payment_id, report) in self.ledger.unrecorded_returns(&batch).await? {
             self.ledger.record_returned(&payment_id, &report, FinalStatusSource::Statement).await?;
         }
+        // The same for returns with an id of their own: each is booked once, whichever message reported it first.
+        self.ledger.record_listed_returns(&batch).await?;
         let mut findings = Vec::new();
         for compared in &self.ledger.compare(sources, &batch).await? {
             run.report.add_payment(compared);

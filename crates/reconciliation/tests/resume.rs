@@ -195,6 +195,7 @@ fn foreign_callback(n: usize) -> Callback {
         currency: "EUR".into(),
         reason: None,
         reason_code: None,
+        posting: None,
         body: b"{}".to_vec(),
     }
 }

@@ -15,7 +15,7 @@ use payment_protocol::ids::SwitchName;
 use payment_protocol::keys::{CompensationKey, Reference, StepKey};
 use payment_protocol::money::Money;
 use payment_protocol::recall::RecallAnswer;
-use payment_protocol::report::{IncomingReport, StatementLine};
+use payment_protocol::report::{Incoming, StatementLine};
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
 
 use crate::config::SwitchOptions;
@@ -79,11 +79,11 @@ pub trait SwitchClient: std::fmt::Debug + Send + Sync {
 
 /// Reads the reports that a switch sends by itself, after their signature was verified.
 pub trait SwitchReports: std::fmt::Debug + Send + Sync {
-    /// The report in a body.
+    /// The report of `switch` in a body.
     ///
     /// # Errors
-    /// Why the body is not a report of a transfer's end.
-    fn read(&self, body: &[u8]) -> Result<IncomingReport, String>;
+    /// Why the body is no report that the service knows.
+    fn read(&self, switch: &SwitchName, body: &[u8]) -> Result<Incoming, String>;
 }
 
 payment_protocol::state::text_enum!(

@@ -92,7 +92,7 @@ pub async fn check_conservation(pool: &PgPool) -> anyhow::Result<()> {
         ensure!(*balance >= 0, "{account} is negative: {balance}");
     }
     for row in sqlx::query(
-        "SELECT a.account_id, coalesce((SELECT sum(c.amount_minor) FROM claims c
+        "SELECT a.account_id, coalesce((SELECT sum(c.open_minor) FROM claims c
                                         WHERE c.closed_at IS NULL AND c.currency = a.currency), 0)::bigint AS claimed
          FROM accounts a WHERE a.account_id LIKE 'internal:claims:%'",
     )
@@ -103,19 +103,20 @@ pub async fn check_conservation(pool: &PgPool) -> anyhow::Result<()> {
         let paid = -moved.get(&account).copied().unwrap_or(0);
         ensure!(paid == claimed, "{account} has paid {paid}, the open claims sum to {claimed}");
     }
-    for row in sqlx::query(
-        "SELECT p.payment_id, p.state, count(*) FILTER (WHERE j.debit_account = p.source_account)
-                                      - count(*) FILTER (WHERE j.credit_account = p.source_account) AS charged
-         FROM journal j JOIN payments p USING (payment_id) GROUP BY p.payment_id, p.state
-         HAVING count(*) FILTER (WHERE j.debit_account = p.source_account)
-                - count(*) FILTER (WHERE j.credit_account = p.source_account) NOT IN (0, 1)",
+    let charged_wrongly = sqlx::query(
+        "SELECT p.payment_id, p.state, c.charged FROM payments p
+         JOIN (SELECT p.payment_id, (coalesce(sum(j.amount_minor) FILTER (WHERE j.debit_account = p.source_account), 0)
+                                     - coalesce(sum(j.amount_minor) FILTER (WHERE j.credit_account = p.source_account), 0))::bigint
+                                    AS charged
+               FROM journal j JOIN payments p USING (payment_id) GROUP BY p.payment_id) c USING (payment_id)
+         WHERE c.charged NOT BETWEEN 0 AND p.amount_minor",
     )
-    .fetch_all(&mut *tx)
-    .await?
-    {
+    .fetch_optional(&mut *tx)
+    .await?;
+    if let Some(row) = charged_wrongly {
         let (id, state, charged): (String, String, i64) =
             (row.get("payment_id"), row.get("state"), row.get("charged"));
-        bail!("the customer of {id}, which is {state}, is charged {charged} times");
+        bail!("the customer of {id}, which is {state}, is charged {charged} minor units");
     }
     let bears_losses =
         |account: &str| account.starts_with("internal:claims:") || account.starts_with("internal:losses:");
@@ -171,7 +172,8 @@ pub async fn compare(pool: &PgPool, switch: &SwitchAdmin) -> anyhow::Result<Audi
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit') AS late,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit'
                     AND j.operation_key LIKE p.tx_id || ':correct:%') AS corrected,
-                (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'return_credit') AS returned,
+                (SELECT (coalesce(sum(j.amount_minor), 0) >= p.amount_minor)::int::bigint FROM journal j
+                 WHERE j.payment_id = p.payment_id AND j.kind IN ('return', 'return_credit')) AS returned,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'release') AS released
          FROM payments p",
     )
@@ -233,7 +235,7 @@ impl PaymentRow {
         matches!(self.state.as_str(), "settled" | "rejected" | "failed" | "timed_out" | "cancelled")
     }
 
-    /// Debits of the customer, or of the claims account instead, that were not returned.
+    /// Debits of the customer, or of the claims account instead, that were not wholly returned.
     fn net_debits(&self) -> i64 {
         self.debited + self.late_debits - self.returned
     }

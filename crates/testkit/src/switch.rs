@@ -85,6 +85,29 @@ impl SwitchAdmin {
         self.post(&format!("/admin/transfers/{reference}/{outcome}"), &serde_json::json!({})).await
     }
 
+    /// Makes the receiving bank return a part of a settled transfer's money, by a message of its own.
+    ///
+    /// # Errors
+    /// The switch's answer.
+    pub async fn return_part(
+        &self,
+        reference: &str,
+        return_id: &str,
+        amount_minor: i64,
+    ) -> anyhow::Result<()> {
+        let body = serde_json::json!({"return_id": return_id, "amount_minor": amount_minor});
+        self.post(&format!("/admin/transfers/{reference}/return"), &body).await
+    }
+
+    /// Makes the switch report where the money of a settled transfer is.
+    ///
+    /// # Errors
+    /// The switch's answer.
+    pub async fn report_posting(&self, reference: &str, posting: &str) -> anyhow::Result<()> {
+        self.post(&format!("/admin/transfers/{reference}/posting"), &serde_json::json!({"posting": posting}))
+            .await
+    }
+
     /// Makes the switch send a callback, whatever the transfer's status is.
     ///
     /// # Errors

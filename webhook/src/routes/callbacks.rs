@@ -1,4 +1,4 @@
-//! `POST /callbacks/{switch}`: a switch reports the end of a transfer.
+//! `POST /callbacks/{switch}`: a switch reports the end of a transfer, a return, or where the money of a settled transfer is.
 //!
 //! A callback is verified on its raw body and stored before its workflow is signalled; 200 means stored. The switch retries a
 //! callback after any other status, so a refusal loses nothing.
@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_protocol::ids::{EventId, SwitchName};
 use payment_protocol::keys::Reference;
-use payment_protocol::report::IncomingReport;
+use payment_protocol::report::{Incoming, IncomingReport};
+use payment_protocol::returns::{PostingReport, ReturnReport};
 use serde::Serialize;
 use service_kit::problem::{Json, Path, Problem};
 use switch_client::http_json::CallbackBody;
@@ -36,7 +37,7 @@ pub(crate) struct CallbackReceipt {
     stored: bool,
 }
 
-/// Report the end of a transfer
+/// Report the end of a transfer, a return, or a posting
 ///
 /// For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id` is the same on every
 /// retry. Retry after any status except 200.
@@ -51,7 +52,7 @@ pub(crate) struct CallbackReceipt {
     request_body = CallbackBody,
     responses(
         (status = 200, description = "The callback is stored, now or by an earlier request", body = CallbackReceipt),
-        (status = 400, description = "unreadable_callback: the signature is valid, but the body is not a transfer.completed event",
+        (status = 400, description = "unreadable_callback: the signature is valid, but the body is no event that the service knows",
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 401, description = "invalid_signature: the signature could not be verified",
          body = ProblemDocument, content_type = "application/problem+json"),
@@ -79,15 +80,18 @@ pub(crate) async fn receive_callback(
             Problem::new(StatusCode::UNAUTHORIZED, "invalid_signature", "Invalid signature")
                 .detail(format!("the callback's signature could not be verified: {reason}; sign the raw body with a current secret"))
         })?;
-    let callback = read(source, switch, &event_id, &body).map_err(|reason| {
+    let read = EventId::new(event_id.as_str())
+        .map_err(|error| error.to_string())
+        .and_then(|id| Ok((read(source, switch, &id, &body)?, id)));
+    let (report, event_id) = read.map_err(|reason| {
         let excerpt = String::from_utf8_lossy(&body[..body.len().min(EXCERPT_BYTES)]);
-        tracing::error!(switch = %switch, event.id = event_id, reason, body = %excerpt, "the payments-api refused a switch's correctly signed callback because its body could not be parsed");
+        tracing::error!(switch = %switch, reason, body = %excerpt, "the payments-api refused a switch's correctly signed callback because its body could not be parsed");
         count(switch, "unreadable");
         Problem::bad_request("unreadable_callback", format!("the callback body cannot be parsed: {reason}"))
     })?;
 
-    let span = callback_span(&app, &callback, &headers, received_at).await;
-    let outcome = span.run(store_and_deliver(&app, &callback)).await;
+    let span = callback_span(&app, switch, &event_id, &report, &headers, received_at).await;
+    let outcome = span.run(store_and_deliver(&app, switch, &event_id, &report, &body)).await;
     match &outcome {
         Ok(outcome) => span.set(attribute::OUTCOME, *outcome),
         Err(_) => span.fail("the callback is not stored; the switch repeats it"),
@@ -97,8 +101,15 @@ pub(crate) async fn receive_callback(
 }
 
 /// The callback as a span of its payment's trace, whatever position in a trace the switch named.
-async fn callback_span(app: &App, callback: &Callback, headers: &HeaderMap, received_at: SystemTime) -> Span {
-    let tx_id = Reference::from_switch(&callback.reference).and_then(|reference| reference.tx_id());
+async fn callback_span(
+    app: &App,
+    switch: &SwitchName,
+    event_id: &EventId,
+    report: &Report,
+    headers: &HeaderMap,
+    received_at: SystemTime,
+) -> Span {
+    let tx_id = Reference::from_switch(report.reference()).and_then(|reference| reference.tx_id());
     let position = match tx_id {
         Some(tx_id) => TraceParent::stored(app.ledger.trace_parent_of_transaction(&tx_id)).await,
         None => None,
@@ -107,15 +118,26 @@ async fn callback_span(app: &App, callback: &Callback, headers: &HeaderMap, rece
         .child_of(position.as_ref())
         .linked_to(trace_parent(headers).as_ref())
         .started_at(received_at)
-        .with(attribute::SWITCH, callback.switch.to_string())
-        .with(attribute::MESSAGE_ID, callback.event_id.to_string())
-        .with("payment.callback_status", callback.status.as_str())
+        .with(attribute::SWITCH, switch.to_string())
+        .with(attribute::MESSAGE_ID, event_id.to_string())
+        .with("payment.callback_status", report.status())
         .start()
 }
 
-/// Stores the callback and delivers its message; returns the outcome as a label.
-async fn store_and_deliver(app: &App, callback: &Callback) -> Result<&'static str, ApiError> {
-    Ok(match app.ledger.store_callback(callback).await? {
+/// Stores the report and delivers its message, if it has one; returns the outcome as a label.
+async fn store_and_deliver(
+    app: &App,
+    switch: &SwitchName,
+    event_id: &EventId,
+    report: &Report,
+    body: &[u8],
+) -> Result<&'static str, ApiError> {
+    let stored = match report {
+        Report::End(callback) => app.ledger.store_callback(callback).await?,
+        Report::Return(report) => app.ledger.store_return(event_id, report, body).await?,
+        Report::Posting(report) => app.ledger.store_posting(switch, event_id, report, body).await?,
+    };
+    Ok(match stored {
         StoreCallbackOutcome::New(message) => {
             if let Some(message) = message {
                 deliver_to_workflow(app, &message).await;
@@ -137,29 +159,65 @@ fn find_switch<'a>(app: &'a App, name: &str) -> Result<(&'a SwitchName, &'a Call
     })
 }
 
+/// A report of a switch, read in its own format.
+enum Report {
+    End(Callback),
+    Return(ReturnReport),
+    Posting(PostingReport),
+}
+
+impl Report {
+    /// The status as a word, for spans.
+    fn status(&self) -> &'static str {
+        match self {
+            Self::End(callback) => callback.status.as_str(),
+            Self::Return(_) => "RETURN",
+            Self::Posting(_) => "POSTING",
+        }
+    }
+
+    fn reference(&self) -> &str {
+        match self {
+            Self::End(callback) => &callback.reference,
+            Self::Return(report) => &report.reference,
+            Self::Posting(report) => &report.reference,
+        }
+    }
+}
+
 /// Reads a verified body in the switch's own format.
 ///
 /// # Errors
-/// Why the body is not a report of a transfer's end.
+/// Why the body is not a report that the service knows.
 fn read(
     source: &CallbackSource,
     switch: &SwitchName,
-    event_id: &str,
+    event_id: &EventId,
     body: &[u8],
-) -> Result<Callback, String> {
-    let event_id = EventId::new(event_id).map_err(|error| error.to_string())?;
-    let IncomingReport { reference, status, amount_minor, currency, reason, reason_code } =
-        source.reports.read(body)?;
-    Ok(Callback {
-        switch: switch.clone(),
-        event_id,
-        reference,
-        status,
-        amount_minor,
-        currency,
-        reason,
-        reason_code,
-        body: body.to_vec(),
+) -> Result<Report, String> {
+    Ok(match source.reports.read(switch, body)? {
+        Incoming::Return(report) => Report::Return(report),
+        Incoming::Posting(report) => Report::Posting(report),
+        Incoming::End(IncomingReport {
+            reference,
+            status,
+            amount_minor,
+            currency,
+            reason,
+            reason_code,
+            posting,
+        }) => Report::End(Callback {
+            switch: switch.clone(),
+            event_id: event_id.clone(),
+            reference,
+            status,
+            amount_minor,
+            currency,
+            reason,
+            reason_code,
+            posting,
+            body: body.to_vec(),
+        }),
     })
 }
 

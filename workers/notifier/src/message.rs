@@ -1,10 +1,15 @@
 //! The text of a customer notification.
 
-use payment_ledger::events::{EventKind, LatePayer, TransferEvent};
+use payment_ledger::events::{EventKind, TransferEvent};
+use payment_protocol::money::{format_major, parse_currency};
+use payment_protocol::rules::Bearer;
 
 /// The notification of an event. Reasons are codes for programs, so the text omits them.
 pub(crate) fn message(kind: EventKind, transfer: &TransferEvent) -> String {
     let TransferEvent { amount, currency, source_account, end_to_end_id, .. } = transfer;
+    if kind == EventKind::TransferReturned {
+        return returned(transfer);
+    }
     let outcome = match kind {
         EventKind::TransferPending => "is pending: the amount is held in your account",
         EventKind::TransferNeedsOperator => {
@@ -15,9 +20,10 @@ pub(crate) fn message(kind: EventKind, transfer: &TransferEvent) -> String {
         }
         EventKind::TransferSent => match transfer.late_settlement {
             None => "was sent: your account was debited",
-            Some(LatePayer::Customer) => "was executed late: your account was debited",
-            Some(LatePayer::Bank) => "was executed late: your account was not debited, we will contact you",
+            Some(Bearer::Customer) => "was executed late: your account was debited",
+            Some(Bearer::Bank) => "was executed late: your account was not debited, we will contact you",
         },
+        EventKind::TransferReturned => "was returned",
         EventKind::TransferRejected => "was rejected: nothing was charged",
         EventKind::TransferFailed => "failed: nothing was charged",
         EventKind::TransferTimedOut => "was not confirmed in time: nothing was charged",
@@ -25,4 +31,21 @@ pub(crate) fn message(kind: EventKind, transfer: &TransferEvent) -> String {
     };
     let reference = end_to_end_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
     format!("Your transfer of {amount} {currency} from {source_account}{reference} {outcome}.")
+}
+
+/// The notification of a return.
+fn returned(transfer: &TransferEvent) -> String {
+    let TransferEvent { amount, currency, source_account, end_to_end_id, .. } = transfer;
+    let reference = end_to_end_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
+    let part = match (transfer.returned_minor, parse_currency(currency)) {
+        (Some(minor), Ok(known)) => format!("{} {currency}", format_major(minor, known)),
+        _ => "Money".to_owned(),
+    };
+    let credited = match transfer.credited {
+        Some(Bearer::Bank) => "your account had not been debited for it",
+        Some(Bearer::Customer) | None => "it was credited to your account",
+    };
+    format!(
+        "{part} of your transfer of {amount} {currency} from {source_account}{reference} came back: {credited}."
+    )
 }

@@ -3,10 +3,10 @@
 from .acceptance import Acceptance
 from .account import Account
 from .balance import Balance
-from .callback_body import CallbackBody
 from .callback_receipt import CallbackReceipt
 from .callback_status import CallbackStatus
 from .cancel_requested import CancelRequested
+from .completed_body import CompletedBody
 from .notification import Notification
 from .payment import Payment
 from .payment_links import PaymentLinks
@@ -14,9 +14,12 @@ from .payment_list import PaymentList
 from .payment_request import PaymentRequest
 from .payment_status import PaymentStatus
 from .payment_with_timeline import PaymentWithTimeline
+from .posting import Posting
+from .posting_body import PostingBody
 from .problem_document import ProblemDocument
 from .replay_failed_request import ReplayFailedRequest
 from .replay_failed_result import ReplayFailedResult
+from .returned_body import ReturnedBody
 from .statement import Statement
 from .statement_entry import StatementEntry
 from .stream_event import StreamEvent
@@ -39,10 +42,10 @@ __all__ = (
     "Acceptance",
     "Account",
     "Balance",
-    "CallbackBody",
     "CallbackReceipt",
     "CallbackStatus",
     "CancelRequested",
+    "CompletedBody",
     "Notification",
     "Payment",
     "PaymentLinks",
@@ -50,9 +53,12 @@ __all__ = (
     "PaymentRequest",
     "PaymentStatus",
     "PaymentWithTimeline",
+    "Posting",
+    "PostingBody",
     "ProblemDocument",
     "ReplayFailedRequest",
     "ReplayFailedResult",
+    "ReturnedBody",
     "Statement",
     "StatementEntry",
     "StreamEvent",

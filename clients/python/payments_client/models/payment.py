@@ -47,6 +47,8 @@ class Payment:
         restored_at (datetime.datetime | Unset): When the amount became available to the payer again without a
             confirmation. The transfer may still be executed until the payment
             has ended.
+        returned_minor (int | Unset): What came back of a settled payment and was credited, in minor units; absent
+            without a return.
     """
 
     amount: str
@@ -70,6 +72,7 @@ class Payment:
     operator_reason: str | Unset = UNSET
     reason: str | Unset = UNSET
     restored_at: datetime.datetime | Unset = UNSET
+    returned_minor: int | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,6 +126,8 @@ class Payment:
         if not isinstance(self.restored_at, Unset):
             restored_at = self.restored_at.isoformat()
 
+        returned_minor = self.returned_minor
+
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update(
@@ -157,6 +162,8 @@ class Payment:
             field_dict["reason"] = reason
         if restored_at is not UNSET:
             field_dict["restored_at"] = restored_at
+        if returned_minor is not UNSET:
+            field_dict["returned_minor"] = returned_minor
 
         return field_dict
 
@@ -222,6 +229,8 @@ class Payment:
         else:
             restored_at = isoparse(_restored_at)
 
+        returned_minor = d.pop("returned_minor", UNSET)
+
         payment = cls(
             amount=amount,
             amount_minor=amount_minor,
@@ -244,6 +253,7 @@ class Payment:
             operator_reason=operator_reason,
             reason=reason,
             restored_at=restored_at,
+            returned_minor=returned_minor,
         )
 
         payment.additional_properties = d

@@ -51,6 +51,8 @@ class PaymentWithTimeline:
         restored_at (datetime.datetime | Unset): When the amount became available to the payer again without a
             confirmation. The transfer may still be executed until the payment
             has ended.
+        returned_minor (int | Unset): What came back of a settled payment and was credited, in minor units; absent
+            without a return.
     """
 
     amount: str
@@ -76,6 +78,7 @@ class PaymentWithTimeline:
     operator_reason: str | Unset = UNSET
     reason: str | Unset = UNSET
     restored_at: datetime.datetime | Unset = UNSET
+    returned_minor: int | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -139,6 +142,8 @@ class PaymentWithTimeline:
         if not isinstance(self.restored_at, Unset):
             restored_at = self.restored_at.isoformat()
 
+        returned_minor = self.returned_minor
+
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update(
@@ -175,6 +180,8 @@ class PaymentWithTimeline:
             field_dict["reason"] = reason
         if restored_at is not UNSET:
             field_dict["restored_at"] = restored_at
+        if returned_minor is not UNSET:
+            field_dict["returned_minor"] = returned_minor
 
         return field_dict
 
@@ -256,6 +263,8 @@ class PaymentWithTimeline:
         else:
             restored_at = isoparse(_restored_at)
 
+        returned_minor = d.pop("returned_minor", UNSET)
+
         payment_with_timeline = cls(
             amount=amount,
             amount_minor=amount_minor,
@@ -280,6 +289,7 @@ class PaymentWithTimeline:
             operator_reason=operator_reason,
             reason=reason,
             restored_at=restored_at,
+            returned_minor=returned_minor,
         )
 
         payment_with_timeline.additional_properties = d

@@ -88,6 +88,23 @@ pub struct CallbackBehaviour {
     pub amount_minor: Option<i64>,
     /// A SUCCESS is sent at acceptance, before the transfer settles.
     pub early: bool,
+    /// The SUCCESS says where the money is at the receiving bank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub posting: Option<Posting>,
+}
+
+/// Where the money of a settled transfer is at the receiving bank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Posting {
+    /// The payee has it.
+    Posted,
+    /// The receiving bank has not posted it yet.
+    Pending,
+    /// The receiving bank keeps it back.
+    Blocked,
+    /// The receiving bank will return it.
+    ReturnComing,
 }
 
 /// A second event, with an id of its own, that contradicts the true one.

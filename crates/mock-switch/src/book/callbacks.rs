@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::behaviour::{CallbackBehaviour, Contradiction};
+use crate::behaviour::{CallbackBehaviour, Contradiction, Posting};
 
 /// The status that a callback reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +31,36 @@ pub(crate) struct TransferEnd<'a> {
     pub(crate) reason: Option<&'a str>,
     /// The code of a reject.
     pub(crate) reason_code: Option<&'a str>,
+    /// Where the money of a settled transfer is at the receiving bank, if the switch says so.
+    pub(crate) posting: Option<Posting>,
+}
+
+/// A return by a message of its own.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Returned<'a> {
+    pub(crate) reference: &'a str,
+    pub(crate) return_id: &'a str,
+    pub(crate) amount_minor: i64,
+    pub(crate) currency: &'a str,
+    pub(crate) reason: &'a str,
+}
+
+/// A report of where the money of a settled transfer is.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct PostingReport<'a> {
+    pub(crate) reference: &'a str,
+    pub(crate) posting: Posting,
+    pub(crate) amount_minor: i64,
+    pub(crate) currency: &'a str,
+}
+
+/// The body of an event of another type than the end of a transfer.
+#[derive(Serialize)]
+struct EventBody<T> {
+    r#type: &'static str,
+    #[serde(flatten)]
+    event: T,
+    occurred_at: Timestamp,
 }
 
 impl<'a> TransferEnd<'a> {
@@ -42,6 +72,7 @@ impl<'a> TransferEnd<'a> {
             currency,
             reason: None,
             reason_code: None,
+            posting: None,
         }
     }
 }
@@ -58,6 +89,8 @@ struct CallbackBody<'a> {
     reason: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason_code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    posting: Option<Posting>,
     occurred_at: Timestamp,
 }
 
@@ -85,14 +118,29 @@ impl NewCallback {
             currency: end.currency,
             reason: end.reason,
             reason_code: end.reason_code,
+            posting: end.posting,
             occurred_at,
         };
-        let body = serde_json::to_string(&body).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+        Self::with_body(end.reference, &body)
+    }
+
+    /// The callback of a return.
+    pub(crate) fn of_return(event: &Returned<'_>, occurred_at: Timestamp) -> Result<Self, sqlx::Error> {
+        Self::with_body(event.reference, &EventBody { r#type: "transfer.returned", event, occurred_at })
+    }
+
+    /// The callback of a report of the posting.
+    pub(crate) fn of_posting(event: &PostingReport<'_>, occurred_at: Timestamp) -> Result<Self, sqlx::Error> {
+        Self::with_body(event.reference, &EventBody { r#type: "transfer.posting", event, occurred_at })
+    }
+
+    fn with_body(reference: &str, body: &impl Serialize) -> Result<Self, sqlx::Error> {
+        let body = serde_json::to_string(body).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
         let id = Uuid::now_v7();
         Ok(Self {
             id,
             event_id: format!("evt_{}", id.simple()),
-            reference: end.reference.to_owned(),
+            reference: reference.to_owned(),
             body,
             after: None,
             delay_ms: 0,
@@ -114,7 +162,7 @@ pub(crate) fn for_end(
     let contradiction = |status: CallbackStatus| {
         let reason = (status == CallbackStatus::Failure).then_some("contradiction");
         // A contradiction is a fault, which no rail would give a final code.
-        NewCallback::new(&TransferEnd { status, reason, reason_code: None, ..reported }, at)
+        NewCallback::new(&TransferEnd { status, reason, reason_code: None, posting: None, ..reported }, at)
             .map(|callback| NewCallback { delay_ms: truth.delay_ms, ..callback })
     };
     let (mut first, mut last) = (None, None);

@@ -88,35 +88,100 @@ pub(crate) async fn complete_now(
     Ok(true)
 }
 
-/// Returns the money of a settled transfer, as the receiving bank may at any time; false if the reference has none. The
-/// switch reports it in a callback.
-pub(crate) async fn return_now(switch: &Switch, reference: &str, reason: &str) -> Result<bool, sqlx::Error> {
+/// Outcome of a return by the receiving bank.
+pub(crate) enum ReturnOutcome {
+    /// The money came back, and the switch reports it in a callback.
+    Returned,
+    /// The reference has no settled transfer whose money could come back.
+    NotSettled,
+    /// More than the transfer's amount would have come back.
+    TooMuch,
+    /// The id was used before.
+    IdUsed,
+}
+
+/// Returns the money of a settled transfer, as the receiving bank may at any time. `part`: the id and the amount of a return by a message
+/// of its own; without it the whole transfer is returned at once.
+pub(crate) async fn return_now(
+    switch: &Switch,
+    reference: &str,
+    reason: &str,
+    part: Option<(&str, Option<i64>)>,
+) -> Result<ReturnOutcome, sqlx::Error> {
     let mut tx = lock(&switch.pool, reference).await?;
     let known = find(&mut *tx, &TransferSelector::for_admin(reference), Timestamp::UNIX_EPOCH).await?;
     let settled = known.filter(|transfer| transfer.status == TransferStatus::Settled);
-    let Some(transfer) = settled else { return Ok(false) };
+    let Some(transfer) = settled else { return Ok(ReturnOutcome::NotSettled) };
     let (Some(amount_minor), Some(currency)) = (transfer.amount_minor, transfer.currency.as_deref()) else {
-        return Ok(false);
+        return Ok(ReturnOutcome::NotSettled);
     };
     let current = switch.settings.current();
     let now = current.now();
-    sqlx::query!(
-        "UPDATE transfers SET status = 'RETURNED', reason = $2, finished_at = $3 WHERE id = $1",
-        transfer.id.0,
-        reason,
-        now.to_sqlx(),
-    )
-    .execute(&mut *tx)
-    .await?;
+    let mut is_whole = true;
+    let mut callback = None;
+    if let Some((return_id, part_minor)) = part {
+        let returned_minor = sqlx::query_scalar!(
+            r#"SELECT coalesce(sum(amount_minor), 0)::bigint AS "minor!" FROM returns WHERE transfer_id = $1"#,
+            transfer.id.0
+        )
+        .fetch_one(&mut *tx)
+        .await?;
+        let left_minor = amount_minor - returned_minor;
+        let part_minor = part_minor.unwrap_or(left_minor);
+        if part_minor > left_minor {
+            return Ok(ReturnOutcome::TooMuch);
+        }
+        let inserted = sqlx::query!(
+            "INSERT INTO returns (return_id, transfer_id, amount_minor, reason, returned_at) VALUES ($1, $2, $3, $4, $5)
+             ON CONFLICT DO NOTHING",
+            return_id,
+            transfer.id.0,
+            part_minor,
+            reason,
+            now.to_sqlx(),
+        )
+        .execute(&mut *tx)
+        .await?;
+        if inserted.rows_affected() == 0 {
+            return Ok(ReturnOutcome::IdUsed);
+        }
+        is_whole = part_minor == left_minor;
+        let returned =
+            callbacks::Returned { reference, return_id, amount_minor: part_minor, currency, reason };
+        callback = Some(callbacks::NewCallback::of_return(&returned, now)?);
+    }
+    if is_whole {
+        sqlx::query!(
+            "UPDATE transfers SET status = 'RETURNED', reason = $2, finished_at = $3 WHERE id = $1",
+            transfer.id.0,
+            reason,
+            now.to_sqlx(),
+        )
+        .execute(&mut *tx)
+        .await?;
+    }
     if current.shape.calls_back() {
-        let status = callbacks::CallbackStatus::Returned;
-        let reason = Some(reason);
-        let end =
-            callbacks::TransferEnd { reference, status, amount_minor, currency, reason, reason_code: None };
-        callbacks::insert(&mut tx, &[callbacks::NewCallback::new(&end, now)?]).await?;
+        let callback = match callback {
+            Some(callback) => callback,
+            None => {
+                let status = callbacks::CallbackStatus::Returned;
+                let reason = Some(reason);
+                let end = callbacks::TransferEnd {
+                    reference,
+                    status,
+                    amount_minor,
+                    currency,
+                    reason,
+                    reason_code: None,
+                    posting: None,
+                };
+                callbacks::NewCallback::new(&end, now)?
+            }
+        };
+        callbacks::insert(&mut tx, &[callback]).await?;
     }
     tx.commit().await?;
-    Ok(true)
+    Ok(ReturnOutcome::Returned)
 }
 
 async fn complete(switch: &Switch, tx: &mut PgConnection, due: &[DueTransfer]) -> Result<(), sqlx::Error> {
@@ -169,6 +234,7 @@ async fn insert_callbacks(
             currency: &due.currency,
             reason: due.reason.as_deref(),
             reason_code: codes.of(due.status, due.reason.as_deref()),
+            posting: plan.callback().posting.filter(|_| due.status == TransferStatus::Settled),
         };
         new_callbacks.extend(callbacks::for_end(&end, &plan.callback(), now)?);
     }

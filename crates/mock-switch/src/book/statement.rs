@@ -23,6 +23,9 @@ pub(crate) struct StatementEntry {
     creditor_account: String,
     end_to_end_id: Option<String>,
     reason: Option<String>,
+    /// Of a return by a message of its own; the amount is then the return's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    return_id: Option<String>,
     received_at: Timestamp,
     finished_at: Timestamp,
 }
@@ -51,10 +54,10 @@ pub(crate) async fn page(
         StatementEntry,
         r#"SELECT s.cursor AS "cursor: Cursor", s.transfer_id AS "transfer_id: TransferId",
                   CASE WHEN $3 THEN t.reference END AS reference, s.status AS "status: TransferStatus",
-                  t.amount_minor AS "amount_minor!", t.currency AS "currency!",
-                  t.creditor_account AS "creditor_account!", t.end_to_end_id, s.reason,
+                  coalesce(r.amount_minor, t.amount_minor) AS "amount_minor!", t.currency AS "currency!",
+                  t.creditor_account AS "creditor_account!", t.end_to_end_id, s.reason, s.return_id,
                   t.received_at, s.finished_at
-           FROM statement s JOIN transfers t ON t.id = s.transfer_id
+           FROM statement s JOIN transfers t ON t.id = s.transfer_id LEFT JOIN returns r ON r.return_id = s.return_id
            WHERE s.cursor > $1 AND (s.finished_at < $4 OR $5)
            ORDER BY s.cursor LIMIT $2"#,
         after.map_or(0, |cursor| cursor.0),

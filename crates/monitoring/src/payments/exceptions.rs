@@ -27,6 +27,11 @@ pub(super) fn exception_alert(kind: ExceptionKind) -> Alert {
             summary: "The money of a settled payment came back after the customer was debited",
             description: "The customer was charged for a transfer that the receiving bank returned: the money is on the bank's account at the switch. Find the payment with `payctl exceptions`, then propose `payctl decide return-credit`.",
         },
+        ExceptionKind::ReturnDiffers => Texts {
+            severity: Critical,
+            summary: "A switch reported a return that does not fit its payment",
+            description: "The return moved no money: the bank may have money at the switch that is the customer's. Compare the return in `payctl show PAYMENT_ID` with the payment, then ask the switch's operators which transfer it means.",
+        },
         ExceptionKind::SettledWithoutAttempt => Texts {
             severity: Critical,
             summary: "A switch has a transfer of which the ledger has no submit attempt",

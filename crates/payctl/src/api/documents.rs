@@ -46,6 +46,9 @@ pub(crate) struct PaymentDocument {
     /// Why the payment needs an operator.
     pub(crate) operator_reason: Option<String>,
     pub(crate) workflow_id: String,
+    /// What came back of a settled payment, in minor units.
+    #[serde(default)]
+    pub(crate) returned_minor: i64,
     /// When the amount became available to the payer again without a confirmation.
     pub(crate) restored_at: Option<Timestamp>,
     pub(crate) created_at: Timestamp,

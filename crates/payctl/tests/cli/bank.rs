@@ -192,6 +192,7 @@ impl Bank {
             currency: "EUR".into(),
             reason: None,
             reason_code: None,
+            posting: None,
             body: status.as_str().into(),
         };
         self.ledger.store_callback(&callback).await.unwrap();

@@ -55,6 +55,7 @@ impl Bank {
                 _ => self.charge_claims(),
             }
             self.end(FinalState::Settled);
+            self.book_kept_return();
         }
         ruling
     }
@@ -138,6 +139,9 @@ impl Bank {
             }
         };
         closed.iter().for_each(|exception| self.exceptions.close(*exception));
+        if correction == Correction::LateDebit {
+            self.book_kept_return();
+        }
     }
 
     /// Records what reconciliation found.

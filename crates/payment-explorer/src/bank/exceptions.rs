@@ -10,6 +10,8 @@ pub enum Exception {
     ContradictoryFinalStatus,
     /// The money came back after the debit.
     ReturnedAfterDebit,
+    /// A return that does not fit the payment.
+    ReturnDiffers,
     /// A SUCCESS with another amount.
     ConfirmationMismatch,
     /// A SUCCESS without a recorded attempt.
@@ -29,10 +31,11 @@ pub enum Exception {
 }
 
 impl Exception {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::LateConfirmation,
         Self::ContradictoryFinalStatus,
         Self::ReturnedAfterDebit,
+        Self::ReturnDiffers,
         Self::ConfirmationMismatch,
         Self::SettledWithoutAttempt,
         Self::AttemptRecordLost,

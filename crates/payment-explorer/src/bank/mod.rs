@@ -10,11 +10,13 @@
 //! | `exceptions.rs` | the open exceptions |
 //! | `steps.rs` | reserve, debit, release, recall, recovery |
 //! | `switch_messages.rs` | submit attempts, cancel attempts, and the switch's reports |
+//! | `returns.rs` | returns by messages of their own |
 //! | `decisions.rs` | operator decisions and corrections |
 
 mod decisions;
 mod exceptions;
 mod record;
+mod returns;
 mod steps;
 mod switch_messages;
 

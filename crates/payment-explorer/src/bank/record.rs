@@ -41,6 +41,10 @@ pub struct Journal {
     pub late_debit: u8,
     /// Number of entries claims -> escrow, by decision.
     pub claim: u8,
+    /// Number of entries escrow -> source of a return.
+    pub returned: u8,
+    /// Number of entries escrow -> claims, or -> losses after a write-off, of a return.
+    pub returned_to_bank: u8,
     /// Number of entries escrow -> source, by decision.
     pub return_credit: u8,
     /// Number of entries escrow -> claims, or -> losses after a write-off, by decision.
@@ -59,7 +63,7 @@ impl Journal {
     /// Number of entries that credit back what was charged.
     #[must_use]
     pub fn returns(&self) -> u8 {
-        self.return_credit + self.return_to_bank
+        self.returned + self.returned_to_bank + self.return_credit + self.return_to_bank
     }
 }
 
@@ -123,6 +127,10 @@ pub struct Bank {
     pub frozen: bool,
     /// Whether the account had the amount before this payment reserved.
     pub funds: bool,
+    /// The returns by messages of their own that are stored, a bit for each id.
+    pub returns_stored: u8,
+    /// Whether a return is kept that is booked with the debit.
+    pub has_unbooked_return: bool,
     /// Whether `valid_until` has passed.
     pub too_late: bool,
     /// Whether an advance restored the customer's account, so that the bank bears the hold.
@@ -163,6 +171,8 @@ impl Bank {
             decision: None,
             frozen: false,
             funds,
+            returns_stored: 0,
+            has_unbooked_return: false,
             too_late: false,
             restored: false,
             spent: false,

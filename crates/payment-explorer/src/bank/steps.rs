@@ -113,6 +113,7 @@ impl Bank {
             self.open_exception(Exception::DebitedToClaims);
         }
         self.end(FinalState::Settled);
+        self.book_kept_return();
     }
 
     pub(super) fn collect(&mut self) {
@@ -182,6 +183,7 @@ impl Bank {
         }
         self.cause = Some(Rc::new(first.clone()));
         self.end(first.end());
+        self.close_kept_return();
     }
 
     /// Records that the payment needs an operator.

@@ -43,6 +43,13 @@ fn switch(list: &mut MoveList<'_>) {
             |next| next.switch.transfers[settled] = TransferStatus::Returned,
             || "the receiving bank returns the money".into(),
         );
+        list.switch_fault(
+            |next| {
+                next.switch.transfers[settled] = TransferStatus::Returned;
+                next.switch.return_sent = true;
+            },
+            || "the receiving bank returns the money by a message of its own".into(),
+        );
     }
     let transfers = &list.from.switch.transfers;
     if !list.from.switch.silent {
@@ -111,6 +118,18 @@ fn callbacks(list: &mut MoveList<'_>) {
         && (bank.attempts == 0
             || bank.final_status == Some(FinalStatus::Void)
             || (bank.ended() && !switch.settled()));
+    if switch.return_sent {
+        let stored = |id: u8| bank.returns_stored & (1 << id) != 0;
+        if !stored(0) {
+            list.optional(|next| next.bank.store_return(model.payment(), 0), || "callback RETURN".into());
+        }
+        if !stored(1) {
+            list.switch_fault(
+                |next| next.bank.store_return(model.payment(), 1),
+                || "callback RETURN of the same money under another id".into(),
+            );
+        }
+    }
     let rejected = switch.transfers.contains(&TransferStatus::Rejected);
     let report = &model.report;
     if switch.returned() && !bank.return_stored {

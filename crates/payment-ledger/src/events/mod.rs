@@ -9,6 +9,7 @@ pub mod notifications;
 use payment_protocol::PaymentState;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::money::{format_major, parse_currency};
+use payment_protocol::rules::Bearer;
 use payment_protocol::state::text_enum;
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
@@ -31,7 +32,7 @@ text_enum!(
 );
 
 text_enum!(
-    /// Kinds of events; each at most once per payment.
+    /// Kinds of events; each at most once per payment, but for the returns, of which each is one event.
     EventKind {
         /// The amount is held in the customer's account.
         TransferPending = "transfer_pending",
@@ -41,6 +42,8 @@ text_enum!(
         TransferRestored = "transfer_restored",
         /// Final: debited, the money left.
         TransferSent = "transfer_sent",
+        /// Money of a sent transfer came back.
+        TransferReturned = "transfer_returned",
         /// Final: refused before anything was held.
         TransferRejected = "transfer_rejected",
         /// Final: nothing was charged; the switch or the bank refused.
@@ -87,6 +90,7 @@ impl EventKind {
             Self::TransferNeedsOperator => file!("transfer_needs_operator"),
             Self::TransferRestored => file!("transfer_restored"),
             Self::TransferSent => file!("transfer_sent"),
+            Self::TransferReturned => file!("transfer_returned"),
             Self::TransferRejected => file!("transfer_rejected"),
             Self::TransferFailed => file!("transfer_failed"),
             Self::TransferTimedOut => file!("transfer_timed_out"),
@@ -122,18 +126,17 @@ pub struct TransferEvent {
     pub reason: Option<String>,
     /// Of a transfer that was executed after the customer's account had been restored: who paid for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub late_settlement: Option<LatePayer>,
+    pub late_settlement: Option<Bearer>,
+    /// Of a return: its amount in minor units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned_minor: Option<i64>,
+    /// Of a return: all that came back of the transfer so far, in minor units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned_total_minor: Option<i64>,
+    /// Of a return: the party that was credited, because it had borne the amount.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credited: Option<Bearer>,
 }
-
-text_enum!(
-    /// Who paid for a transfer that was executed after the customer's account had been restored.
-    LatePayer {
-        /// The customer: the amount was debited again.
-        Customer = "customer",
-        /// The bank, until it is agreed with the customer.
-        Bank = "bank",
-    }
-);
 
 /// An event to append, with its own texts.
 pub(crate) struct StateEvent {
@@ -167,6 +170,9 @@ impl StateEvent {
             end_to_end_id: locked.end_to_end_id.clone(),
             reason: None,
             late_settlement: None,
+            returned_minor: None,
+            returned_total_minor: None,
+            credited: None,
         };
         Self::new(kind, &body, locked.trace_parent.clone())
     }
@@ -211,6 +217,32 @@ pub(crate) async fn append_restored(
     Ok(())
 }
 
+/// A return that was booked.
+pub(crate) struct BookedReturn {
+    /// Its number among the payment's returns, from 1.
+    pub(crate) number: i64,
+    pub(crate) amount_minor: i64,
+    pub(crate) total_minor: i64,
+    pub(crate) credited: Bearer,
+}
+
+/// Appends the event of a booked return; in the transaction that books it.
+pub(crate) async fn append_returned(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+    booked: &BookedReturn,
+) -> Result<(), LedgerError> {
+    let mut event = StateEvent::of_kind(locked, EventKind::TransferReturned, PaymentState::Settled)?;
+    event.event_id = format!("{}:{}", event.event_id, booked.number);
+    if let Some(body) = event.body.as_object_mut() {
+        body.insert("returned_minor".into(), booked.amount_minor.into());
+        body.insert("returned_total_minor".into(), booked.total_minor.into());
+        body.insert("credited".into(), booked.credited.as_str().into());
+    }
+    outbox::append(tx, event.as_new()).await?;
+    Ok(())
+}
+
 /// Appends the event of a payment that enters `state`, if it is one; in the transaction that moves the payment.
 pub(crate) async fn append_event(
     tx: &mut PgConnection,
@@ -247,7 +279,10 @@ pub(crate) async fn append_event(
             source_account: row.source_account,
             end_to_end_id: row.end_to_end_id,
             reason: match kind {
-                EventKind::TransferPending | EventKind::TransferRestored | EventKind::TransferSent => None,
+                EventKind::TransferPending
+                | EventKind::TransferRestored
+                | EventKind::TransferSent
+                | EventKind::TransferReturned => None,
                 EventKind::TransferNeedsOperator => row.operator_reason,
                 EventKind::TransferRejected
                 | EventKind::TransferFailed
@@ -255,7 +290,10 @@ pub(crate) async fn append_event(
                 | EventKind::TransferCancelled => row.cause.or(row.refusal),
             },
             late_settlement: (kind == EventKind::TransferSent && row.was_restored)
-                .then_some(if row.has_claim { LatePayer::Bank } else { LatePayer::Customer }),
+                .then_some(if row.has_claim { Bearer::Bank } else { Bearer::Customer }),
+            returned_minor: None,
+            returned_total_minor: None,
+            credited: None,
         };
     outbox::append(tx, StateEvent::new(kind, &body, row.trace_parent)?.as_new()).await?;
     Ok(())

@@ -139,7 +139,7 @@ impl Ledger {
                    LIMIT $4)
                SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                       p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
-                      p.ended_at, p.restored_at, p.needs_operator_since, (SELECT o.reason FROM operations o
+                      p.ended_at, p.restored_at, p.returned_minor, p.needs_operator_since, (SELECT o.reason FROM operations o
                        WHERE o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused') AS "refusal?", coalesce(is_cut, false) AS "is_cut!"
                FROM page JOIN payments p USING (payment_id)
                ORDER BY p.accepted_at DESC, p.payment_id DESC"#,
@@ -178,7 +178,7 @@ impl Ledger {
                    FROM payments WHERE ended_at IS NULL)
                SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                       p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
-                      p.ended_at, p.restored_at, p.needs_operator_since, (SELECT o.reason FROM operations o
+                      p.ended_at, p.restored_at, p.returned_minor, p.needs_operator_since, (SELECT o.reason FROM operations o
                        WHERE o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused') AS "refusal?", s.tenant_id,
                       extract(epoch FROM clock_timestamp() - s.since)::bigint AS "age_s!",
                       (SELECT d.decision_id FROM decisions d

@@ -38,6 +38,8 @@ pub struct PaymentView {
     pub needs_operator_since: Option<Timestamp>,
     /// When the customer's account was restored without a confirmation; `None` if it was not.
     pub restored_at: Option<Timestamp>,
+    /// What came back of the debited amount, in minor units.
+    pub returned_minor: i64,
     /// Decisions allowed now.
     pub allowed_actions: Vec<Action>,
     /// Its current workflow.
@@ -113,6 +115,7 @@ macro_rules! view {
             operator_reason: row.operator_reason,
             needs_operator_since: row.needs_operator_since.filter(|_| needs_operator).map(|at| at.to_jiff()),
             restored_at: row.restored_at.map(|at| at.to_jiff()),
+            returned_minor: row.returned_minor,
             allowed_actions: operator_reason
                 .filter(|_| needs_operator)
                 .map_or_else(Vec::new, |reason| reason.allowed().to_vec()),
@@ -138,7 +141,7 @@ impl Ledger {
         let row = sqlx::query!(
             r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                       p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
-                      p.ended_at, p.restored_at, p.needs_operator_since, (SELECT o.reason FROM operations o
+                      p.ended_at, p.restored_at, p.returned_minor, p.needs_operator_since, (SELECT o.reason FROM operations o
                        WHERE o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused') AS "refusal?"
                FROM payments p
                WHERE p.payment_id = $1 AND p.tenant_id = $2"#,
@@ -164,7 +167,7 @@ impl Ledger {
         let rows = sqlx::query!(
             r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                       p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
-                      p.ended_at, p.restored_at, p.needs_operator_since, (SELECT o.reason FROM operations o
+                      p.ended_at, p.restored_at, p.returned_minor, p.needs_operator_since, (SELECT o.reason FROM operations o
                        WHERE o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused') AS "refusal?"
                FROM payments p
                WHERE p.tenant_id = $1

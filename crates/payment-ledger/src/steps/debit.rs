@@ -14,6 +14,7 @@ use crate::accounts::{self, InternalAccount, JournalPosting, LockedAccount};
 use crate::group_commit::changes::{self, Changes, Posting};
 use crate::group_commit::{GroupStep, Target};
 use crate::row_lock::{LockedPayment, lock_payment};
+use crate::switch::returns;
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, claims, writes};
 
@@ -47,8 +48,9 @@ impl Ledger {
             tx.commit().await?;
             return Ok(DebitOutcome::Done);
         }
+        // A kept return is credited in the same transaction, so the account is locked as for that.
         let account = sqlx::query!(
-            "SELECT status FROM accounts WHERE account_id = $1 FOR SHARE",
+            "SELECT status FROM accounts WHERE account_id = $1 FOR NO KEY UPDATE",
             locked.source_account.as_str()
         )
         .fetch_one(&mut *tx)
@@ -65,6 +67,7 @@ impl Ledger {
         }
         changes::write(&mut tx, &[(&locked, &debit(&locked))]).await?;
         writes::end_decisions(&mut tx, payment_id, PaymentState::Settled).await?;
+        returns::book_kept(&mut tx, &locked).await?;
         tx.commit().await?;
         Ok(DebitOutcome::Done)
     }
@@ -78,7 +81,8 @@ async fn debit_borne_hold(tx: &mut LedgerTransaction, locked: &LockedPayment) ->
     post_debit(tx, locked, key.as_str()).await?;
     let detail = claims::collect_or_keep(tx, locked).await?;
     let line = format!("transfer sent, late: {detail}");
-    writes::move_to_state(tx, payment_id, PaymentState::Settled, &line).await
+    writes::move_to_state(tx, payment_id, PaymentState::Settled, &line).await?;
+    returns::book_kept(tx, locked).await
 }
 
 /// Posts holding -> escrow under `key`; the caller records the operation.
@@ -137,6 +141,7 @@ impl GroupStep for DebitStep {
         let is_plain = rules::debit(&locked.facts) == DebitRuling::Debit
             && account.is_some_and(|account| account.is_active)
             && rules::bearer(&locked.facts) == Bearer::Customer
+            && !locked.has_unbooked_return
             && !locked.needed_operator
             && !locked.decision_open;
         if !is_plain {

@@ -11,6 +11,8 @@ use sqlx::PgConnection;
 
 use crate::accounts::{self, InternalAccount};
 use crate::row_lock::{LockedPayment, lock_payment};
+use crate::switch::returns;
+use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, admission::limits, steps::reserve, writes};
 
 /// Outcome of the release.
@@ -36,7 +38,7 @@ impl Ledger {
         payment_id: &PaymentId,
         cause: &Cause,
     ) -> Result<ReleaseStepOutcome, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         let outcome = release(&mut tx, &locked, cause).await?;
         tx.commit().await?;
@@ -46,7 +48,7 @@ impl Ledger {
 
 /// Releases the hold of a locked payment and ends the payment; see [`Ledger::release`].
 pub(crate) async fn release(
-    tx: &mut PgConnection,
+    tx: &mut LedgerTransaction,
     locked: &LockedPayment,
     cause: &Cause,
 ) -> Result<ReleaseStepOutcome, LedgerError> {
@@ -65,6 +67,7 @@ pub(crate) async fn release(
     write_cause(tx, payment_id, &first).await?;
     let detail = format!("nothing was charged: {first}");
     writes::move_to_state(tx, payment_id, first.end().into(), &detail).await?;
+    returns::close_kept(tx, locked).await?;
     Ok(ReleaseStepOutcome::Done(first))
 }
 

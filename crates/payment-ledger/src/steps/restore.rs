@@ -10,7 +10,7 @@ use payment_protocol::ids::PaymentId;
 use payment_protocol::keys;
 use payment_protocol::rules::{self, RestoreRuling};
 use sqlx::PgConnection;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::admission::limits;
@@ -18,6 +18,7 @@ use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::cancel::begin_compensation;
 use crate::steps::release::release;
 use crate::stored_id::read_id;
+use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, events, writes};
 
 /// Payments read at once.
@@ -37,6 +38,9 @@ pub enum RestoreOutcome {
     /// Nothing was to be restored.
     NotDue,
 }
+
+/// The outcome of one restore.
+type Restored = (PaymentId, Result<RestoreOutcome, LedgerError>);
 
 /// What a round restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +72,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn restore(&self, payment_id: &PaymentId) -> Result<RestoreOutcome, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         let ruling =
             if locked.restore_is_due { rules::restore(&locked.facts) } else { RestoreRuling::NotDue };
@@ -103,8 +107,10 @@ impl Ledger {
             let is_last = i64::try_from(page.len()).unwrap_or(i64::MAX) < PAGE;
             let mut running = JoinSet::new();
             for due in &page {
-                if running.len() >= CONCURRENT {
-                    round.count(running.join_next().await);
+                if running.len() >= CONCURRENT
+                    && let Some(joined) = running.join_next().await
+                {
+                    round.count(joined);
                 }
                 let (ledger, payment_id) = (self.clone(), due.payment_id.clone());
                 running.spawn(async move {
@@ -116,7 +122,7 @@ impl Ledger {
                 });
             }
             while let Some(joined) = running.join_next().await {
-                round.count(Some(joined));
+                round.count(joined);
             }
             after = page.into_iter().next_back();
             if is_last {
@@ -170,14 +176,12 @@ impl Ledger {
 }
 
 impl RestoreRound {
-    fn count(
-        &mut self,
-        joined: Option<Result<(PaymentId, Result<RestoreOutcome, LedgerError>), tokio::task::JoinError>>,
-    ) {
+    /// Counts a restore of this round that ended.
+    fn count(&mut self, joined: Result<Restored, JoinError>) {
         match joined {
-            Some(Ok((_, Ok(RestoreOutcome::Advanced | RestoreOutcome::Released)))) => self.restored += 1,
-            None | Some(Ok((_, Ok(RestoreOutcome::NotDue | RestoreOutcome::CompensationBegun)))) => {}
-            Some(Ok((payment_id, Err(error)))) => {
+            Ok((_, Ok(RestoreOutcome::Advanced | RestoreOutcome::Released))) => self.restored += 1,
+            Ok((_, Ok(RestoreOutcome::NotDue | RestoreOutcome::CompensationBegun))) => {}
+            Ok((payment_id, Err(error))) => {
                 self.failed += 1;
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(
@@ -186,7 +190,7 @@ impl RestoreRound {
                     "the account of a payment could not be restored; the next round tries again"
                 );
             }
-            Some(Err(error)) => {
+            Err(error) => {
                 self.failed += 1;
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,

@@ -11,6 +11,7 @@ use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::keys::Reference;
 use payment_protocol::reject::Reject;
 use payment_protocol::report::SettledReport;
+use payment_protocol::returns::Posting;
 use payment_protocol::rules::{self, FinalStatusRuling};
 use postgres_kit::text::replace_nul;
 use sqlx::PgConnection;
@@ -44,6 +45,8 @@ pub struct Callback {
     pub reason: Option<String>,
     /// The code of a FAILURE's reason, if the switch's rejects have codes.
     pub reason_code: Option<String>,
+    /// Where the money of a SUCCESS is at the receiving bank, if the switch says so.
+    pub posting: Option<Posting>,
     /// The raw body.
     pub body: Vec<u8>,
 }
@@ -67,50 +70,22 @@ impl Ledger {
     pub async fn store_callback(&self, callback: &Callback) -> Result<StoreCallbackOutcome, LedgerError> {
         let tx_id = Reference::from_switch(&callback.reference).and_then(|reference| reference.tx_id());
         if callback.status == CallbackStatus::Success
-            && let Some(tx_id) = tx_id.clone()
+            && let Some(tx_id) = tx_id
             && let Some(message) = self.group.run(SuccessStep { callback: callback.clone(), tx_id }).await
         {
             return Ok(StoreCallbackOutcome::New(Some(message)));
         }
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
-        let known = match &tx_id {
-            None => None,
-            Some(tx_id) => {
-                sqlx::query_scalar!("SELECT payment_id FROM payments WHERE tx_id = $1", tx_id.as_str())
-                    .fetch_optional(&mut *tx)
-                    .await?
-                    .and_then(|id| PaymentId::new(id).ok())
+        let message = match receive(&mut tx, &ReceivedReport::from(callback)).await? {
+            Received::Before(outcome) => {
+                tx.commit().await?;
+                return Ok(outcome);
             }
-        };
-        let locked = match &known {
-            Some(payment_id) => Some(lock_payment(&mut tx, payment_id).await?),
-            None => None,
-        };
-        if let Some(earlier) = insert(&mut tx, callback, known.as_ref()).await? {
-            if earlier == callback.body {
-                return Ok(StoreCallbackOutcome::Duplicate);
-            }
-            let origin = format!("{}:{}", callback.switch, callback.event_id);
-            let detail = format!("callback event {origin} was received again with another body");
-            tx.open_exception(known.as_ref(), ExceptionKind::CallbackEventIdReused, &origin, &detail).await?;
-            tx.commit().await?;
-            return Ok(StoreCallbackOutcome::CallbackEventIdReused);
-        }
-        let message = match locked {
-            None => {
-                let origin = format!("{}:{}", callback.switch, callback.event_id);
-                let detail = format!(
-                    "the switch reported {} for reference {}, which belongs to no payment",
-                    callback.status.as_str(),
-                    callback.reference
-                );
-                tx.open_exception(None, ExceptionKind::CallbackForUnknownPayment, &origin, &detail).await?;
-                None
-            }
-            Some(locked) if apply_callback(&mut tx, &locked, callback).await? => {
+            Received::Unknown => None,
+            Received::New(locked) if apply_callback(&mut tx, &locked, callback).await? => {
                 Some(insert_message(&mut tx, &locked, callback).await?)
             }
-            Some(_) => None,
+            Received::New(_) => None,
         };
         tx.commit().await?;
         Ok(StoreCallbackOutcome::New(message))
@@ -174,7 +149,7 @@ impl GroupStep for SuccessStep {
         let changes = Changes {
             state: Some(PaymentState::Confirmed),
             final_status: Some((FinalStatus::Settled, FinalStatusSource::Callback.as_str())),
-            line: Some(settled_line(FinalStatusSource::Callback)),
+            line: Some(settled_line(FinalStatusSource::Callback, self.callback.posting)),
             callback: Some(self.callback.clone()),
             ..Changes::default()
         };
@@ -186,27 +161,106 @@ impl GroupStep for SuccessStep {
     }
 }
 
-/// Inserts the callback; returns the stored body if the event id exists already.
+/// A report of a switch as it is stored, whatever it reports.
+pub(super) struct ReceivedReport<'a> {
+    pub(super) switch: &'a SwitchName,
+    pub(super) event_id: &'a EventId,
+    pub(super) reference: &'a str,
+    pub(super) status: &'a str,
+    pub(super) amount_minor: i64,
+    pub(super) currency: &'a str,
+    pub(super) reason: Option<&'a str>,
+    pub(super) reason_code: Option<&'a str>,
+    pub(super) body: &'a [u8],
+}
+
+impl<'a> From<&'a Callback> for ReceivedReport<'a> {
+    fn from(callback: &'a Callback) -> Self {
+        Self {
+            switch: &callback.switch,
+            event_id: &callback.event_id,
+            reference: &callback.reference,
+            status: callback.status.as_str(),
+            amount_minor: callback.amount_minor,
+            currency: &callback.currency,
+            reason: callback.reason.as_deref(),
+            reason_code: callback.reason_code.as_deref(),
+            body: &callback.body,
+        }
+    }
+}
+
+/// What became of a report when it was stored.
+pub(super) enum Received {
+    /// It is about this payment.
+    New(Box<LockedPayment>),
+    /// It is about no payment: an exception is open.
+    Unknown,
+    /// Nothing was stored.
+    Before(StoreCallbackOutcome),
+}
+
+/// Stores a report under the lock of its payment's row. The caller commits, unless nothing was stored.
+pub(super) async fn receive(
+    tx: &mut LedgerTransaction,
+    report: &ReceivedReport<'_>,
+) -> Result<Received, LedgerError> {
+    let tx_id = Reference::from_switch(report.reference).and_then(|reference| reference.tx_id());
+    let known = match &tx_id {
+        None => None,
+        Some(tx_id) => {
+            sqlx::query_scalar!("SELECT payment_id FROM payments WHERE tx_id = $1", tx_id.as_str())
+                .fetch_optional(&mut **tx)
+                .await?
+                .and_then(|id| PaymentId::new(id).ok())
+        }
+    };
+    let locked = match &known {
+        Some(payment_id) => Some(lock_payment(tx, payment_id).await?),
+        None => None,
+    };
+    // Event ids are unique per switch only.
+    let origin = format!("{}:{}", report.switch, report.event_id);
+    if let Some(earlier) = insert(tx, report, known.as_ref()).await? {
+        if earlier == report.body {
+            return Ok(Received::Before(StoreCallbackOutcome::Duplicate));
+        }
+        let detail = format!("callback event {origin} was received again with another body");
+        tx.open_exception(known.as_ref(), ExceptionKind::CallbackEventIdReused, &origin, &detail).await?;
+        return Ok(Received::Before(StoreCallbackOutcome::CallbackEventIdReused));
+    }
+    if let Some(locked) = locked {
+        return Ok(Received::New(Box::new(locked)));
+    }
+    let detail = format!(
+        "the switch reported {} for reference {}, which belongs to no payment",
+        report.status, report.reference
+    );
+    tx.open_exception(None, ExceptionKind::CallbackForUnknownPayment, &origin, &detail).await?;
+    Ok(Received::Unknown)
+}
+
+/// Inserts the report; returns the stored body if the event id exists already.
 async fn insert(
     tx: &mut PgConnection,
-    callback: &Callback,
+    report: &ReceivedReport<'_>,
     payment_id: Option<&PaymentId>,
 ) -> Result<Option<Vec<u8>>, LedgerError> {
-    let reason = callback.reason.as_deref().map(replace_nul);
-    let reason_code = callback.reason_code.as_deref().map(replace_nul);
+    let reason = report.reason.map(replace_nul);
+    let reason_code = report.reason_code.map(replace_nul);
     let inserted = sqlx::query!(
         "INSERT INTO switch_callbacks
              (switch, event_id, payment_id, reference, status, amount_minor, currency, reason, body, reason_code)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING",
-        callback.switch.as_str(),
-        callback.event_id.as_str(),
+        report.switch.as_str(),
+        report.event_id.as_str(),
         payment_id.map(PaymentId::as_str),
-        &*replace_nul(&callback.reference),
-        callback.status.as_str(),
-        callback.amount_minor,
-        &*replace_nul(&callback.currency),
+        &*replace_nul(report.reference),
+        report.status,
+        report.amount_minor,
+        &*replace_nul(report.currency),
         reason.as_deref(),
-        callback.body,
+        report.body,
         reason_code.as_deref(),
     )
     .execute(&mut *tx)
@@ -216,8 +270,8 @@ async fn insert(
     }
     let earlier = sqlx::query_scalar!(
         "SELECT body FROM switch_callbacks WHERE switch = $1 AND event_id = $2",
-        callback.switch.as_str(),
-        callback.event_id.as_str(),
+        report.switch.as_str(),
+        report.event_id.as_str(),
     )
     .fetch_one(&mut *tx)
     .await?;
@@ -237,7 +291,7 @@ async fn apply_callback(
         let ruling = if callback.status == CallbackStatus::Returned {
             write_returned(tx, locked, &report, FinalStatusSource::Callback).await?
         } else {
-            write_settled(tx, locked, &report, FinalStatusSource::Callback).await?
+            write_settled(tx, locked, &report, FinalStatusSource::Callback, callback.posting).await?
         };
         return Ok(open
             && match ruling {

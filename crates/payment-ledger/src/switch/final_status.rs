@@ -11,6 +11,7 @@ use payment_protocol::ids::PaymentId;
 use payment_protocol::money::{format_major, parse_currency};
 use payment_protocol::reject::Reject;
 use payment_protocol::report::{Difference, SettledReport};
+use payment_protocol::returns::Posting;
 use payment_protocol::rules::{self, FinalStatusRuling};
 use sqlx::PgConnection;
 
@@ -61,7 +62,7 @@ impl Ledger {
     ) -> Result<FinalStatusRuling, LedgerError> {
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
-        let ruling = write_settled(&mut tx, &locked, report, source).await?;
+        let ruling = write_settled(&mut tx, &locked, report, source, None).await?;
         tx.commit().await?;
         Ok(ruling)
     }
@@ -156,8 +157,19 @@ pub(crate) async fn write_final_reject(
 }
 
 /// The line of a SUCCESS in the timeline.
-pub(super) fn settled_line(source: FinalStatusSource) -> String {
-    format!("the switch settled the transfer (by {})", source.as_str())
+pub(super) fn settled_line(source: FinalStatusSource, posting: Option<Posting>) -> String {
+    let posting = posting.map(|posting| format!("; {}", describe_posting(posting))).unwrap_or_default();
+    format!("the switch settled the transfer (by {}){posting}", source.as_str())
+}
+
+/// Where the money of a settled transfer is, in words.
+pub(super) fn describe_posting(posting: Posting) -> &'static str {
+    match posting {
+        Posting::Posted => "the receiving bank has posted it to the payee",
+        Posting::Pending => "the receiving bank has not posted it to the payee yet",
+        Posting::Blocked => "the receiving bank keeps it back from the payee",
+        Posting::ReturnComing => "the receiving bank will return it",
+    }
 }
 
 /// Writes a SUCCESS as the final status, or opens an exception if the SUCCESS contradicts the records.
@@ -166,6 +178,7 @@ pub(crate) async fn write_settled(
     locked: &LockedPayment,
     report: &SettledReport,
     source: FinalStatusSource,
+    posting: Option<Posting>,
 ) -> Result<FinalStatusRuling, LedgerError> {
     let payment_id = &locked.payment_id;
     let ruling = rules::settled_report(&locked.facts, &locked.expected(), report, source.answers_us());
@@ -174,7 +187,7 @@ pub(crate) async fn write_settled(
         FinalStatusRuling::Same => return Ok(ruling),
         FinalStatusRuling::First => {
             write_and_wake_workflow(tx, locked, FinalStatus::Settled, source.as_str()).await?;
-            let detail = settled_line(source);
+            let detail = settled_line(source, posting);
             writes::move_to_state(tx, payment_id, PaymentState::Confirmed, &detail).await?;
             return open_exceptions_for_failures(tx, locked).await.map(|()| ruling);
         }
@@ -253,11 +266,11 @@ pub(crate) async fn write_returned(
     Ok(ruling)
 }
 
-/// Whether a customer or the bank was charged for the payment and not credited back.
+/// Whether a customer or the bank was charged for the payment and not wholly credited back.
 async fn is_debited(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<bool, LedgerError> {
     Ok(sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM journal WHERE payment_id = $1 AND kind IN ('debit', 'late_debit'))
-                  AND NOT EXISTS (SELECT FROM journal WHERE payment_id = $1 AND kind = 'return_credit') AS "debited!""#,
+                  AND EXISTS (SELECT FROM payments WHERE payment_id = $1 AND returned_minor < amount_minor) AS "debited!""#,
         payment_id.as_str(),
     )
     .fetch_one(&mut *tx)

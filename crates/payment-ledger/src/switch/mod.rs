@@ -3,4 +3,5 @@
 pub mod callbacks;
 pub mod final_status;
 pub mod inbox;
+pub mod returns;
 pub mod submission_log;

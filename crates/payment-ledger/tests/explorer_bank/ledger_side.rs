@@ -9,7 +9,7 @@ use payment_protocol::action::{Action, Correction, OperatorAction};
 use payment_protocol::cancel::CancelContext;
 use payment_protocol::cause::Cause;
 use payment_protocol::decision::DecisionOutcome;
-use payment_protocol::ids::{DecisionId, SwitchName, TxId};
+use payment_protocol::ids::{DecisionId, EventId, SwitchName, TxId};
 use payment_protocol::port::ReleaseOutcome;
 use payment_protocol::profile::Strategy;
 use payment_protocol::reject::RejectMeaning;
@@ -18,8 +18,8 @@ use payment_protocol::{Payment, SwitchProfile, drift};
 
 use crate::op::{Answered, Message, Op};
 use crate::support::{
-    AMOUNT_MINOR, Bank, OTHER_SWITCH, SWITCH_NOW_MS, Sample, at, eur, failure, profile, report, returned,
-    run, success,
+    AMOUNT_MINOR, Bank, OTHER_SWITCH, SWITCH_NOW_MS, Sample, at, eur, failure, profile, report,
+    return_report, returned, run, success,
 };
 
 /// The amount of a SUCCESS with another amount.
@@ -222,6 +222,13 @@ impl<'a> LedgerSide<'a> {
             }
             Op::QueriedReturned => {
                 debug(&ledger.record_returned(id, &report(sample), FinalStatusSource::Cancel).await.unwrap())
+            }
+            Op::Return(n) => {
+                let event =
+                    EventId::new(format!("{}-return-{n}-{}", self.known.round, &sample.tx.as_str()[..16]));
+                let report = return_report(sample, &n.to_string(), AMOUNT_MINOR);
+                ledger.store_return(&event.unwrap(), &report, b"return").await.unwrap();
+                String::new()
             }
             Op::Restore => debug(&ledger.restore(id).await.unwrap()),
             Op::Void(reason) => debug(&ledger.record_void(id, *reason).await.unwrap()),

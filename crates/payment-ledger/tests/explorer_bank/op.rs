@@ -43,6 +43,8 @@ pub(crate) enum Op {
     BeginQuery,
     QueriedSettled,
     QueriedReturned,
+    /// A return by a message of its own, with this id.
+    Return(u8),
     /// Restores the customer's account, where the switch's profile has it done.
     Restore,
     Void(VoidReason),
@@ -159,6 +161,7 @@ fn end_op() -> impl Strategy<Value = Op> {
         1 => Just(Op::QueriedSettled),
         1 => Just(Op::QueriedReturned),
         2 => Just(Op::Restore),
+        2 => (0..2_u8).prop_map(Op::Return),
         3 => one_of(&voids, Op::Void),
         5 => Just(Op::Debit),
         2 => one_of(&causes, Op::Release),
@@ -232,6 +235,11 @@ pub(crate) fn contested() -> Vec<Vec<Round>> {
         [begun(), vec![Op::BeginCancel(Cause::SlaExpired), Op::Void(VoidReason::Cancelled)]].concat(),
         [begun(), vec![operator.clone()], debit.to_vec()].concat(),
         [begun(), vec![operator], release.to_vec()].concat(),
+        [
+            begun(),
+            vec![accepted.clone(), Op::Return(0), Op::Message(Message::Success), Op::Debit, Op::Return(1)],
+        ]
+        .concat(),
         [begun(), vec![accepted.clone(), Op::Restore, Op::Message(Message::Success), Op::Debit]].concat(),
         [begun(), vec![Op::Restore, Op::Void(VoidReason::DeadlinePassed)]].concat(),
         [begun(), vec![Op::Message(Message::FinalReject), Op::Restore, Op::Restore]].concat(),

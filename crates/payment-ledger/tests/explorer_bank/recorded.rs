@@ -25,7 +25,7 @@ const RECORDED: &str = "
         'posted', (SELECT string_agg(posted, ',' ORDER BY posted) FROM (
                        SELECT kind || CASE WHEN kind IN ('late_debit', 'release') AND 'internal:claims:EUR' IN (debit_account, credit_account)
                                       THEN '_claims'
-                                      WHEN kind = 'return_credit' AND credit_account LIKE 'internal:%' THEN '_bank'
+                                      WHEN kind IN ('return', 'return_credit') AND credit_account LIKE 'internal:%' THEN '_bank'
                                       ELSE '' END COLLATE \"C\" AS posted
                        FROM journal j WHERE j.payment_id = p.payment_id) j),
         'exceptions', (SELECT string_agg(DISTINCT open, ',' ORDER BY open) FROM (
@@ -130,6 +130,8 @@ fn posted(bank: &Bank) -> Vec<&'static str> {
         (journal.collect, "collect"),
         (journal.late_debit, "late_debit"),
         (journal.claim, "late_debit_claims"),
+        (journal.returned, "return"),
+        (journal.returned_to_bank, "return_bank"),
         (journal.return_credit, "return_credit"),
         (journal.return_to_bank, "return_credit_bank"),
         (journal.write_off, "write_off"),
@@ -142,6 +144,7 @@ fn exceptions(bank: &Bank) -> Vec<&'static str> {
         (Exception::LateConfirmation, "late_confirmation"),
         (Exception::ContradictoryFinalStatus, "contradictory_final_status"),
         (Exception::ReturnedAfterDebit, "returned_after_debit"),
+        (Exception::ReturnDiffers, "return_differs"),
         (Exception::ConfirmationMismatch, "confirmation_mismatch"),
         (Exception::SettledWithoutAttempt, "settled_without_attempt"),
         (Exception::AttemptRecordLost, "attempt_record_lost"),

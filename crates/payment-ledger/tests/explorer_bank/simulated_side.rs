@@ -61,7 +61,7 @@ impl SimulatedSide {
     /// The available balance of the account, in amounts of a payment.
     pub(crate) fn available(&self) -> i64 {
         let entries = self.banks.iter().map(|Bank { journal, .. }| {
-            let credited = journal.release + journal.advance + journal.return_credit;
+            let credited = journal.release + journal.advance + journal.returned + journal.return_credit;
             i64::from(credited) - i64::from(journal.reserve + journal.collect + journal.late_debit)
         });
         self.funds + entries.sum::<i64>()
@@ -158,6 +158,10 @@ impl SimulatedSide {
             Op::QueriedSettled => debug(&bank.record_settled(of, report)),
             Op::QueriedReturned => debug(&bank.record_returned(of, report)),
             Op::Void(reason) => debug(&bank.record_void(*reason)),
+            Op::Return(n) => {
+                bank.store_return(of, *n);
+                String::new()
+            }
             Op::Restore if of.profile.restore_customer_after_ms.is_none() => debug(&RestoreOutcome::NotDue),
             Op::Restore => debug(&restore(bank)),
             Op::Debit => variant(&bank.debit(&of.profile)),

@@ -30,6 +30,8 @@ const NOT_COMPARED: &[(&str, &str)] = &[
     ("first_attempt", READS),
     ("last_submission", READS),
     ("lookup_key", READS),
+    ("record_listed_returns", "finds the returns of a statement, each of which is then what store_return is"),
+    ("store_posting", "appends a line that no rule reads"),
     ("overdue_restores", READS),
     ("restore_all_due", "restores each payment that is due, one by one"),
     ("stored_requests", READS),

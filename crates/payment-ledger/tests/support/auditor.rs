@@ -56,7 +56,8 @@ const CHECKS: &[(&str, &str)] = &[
          JOIN (SELECT *, 'internal:holding:' || currency AS holding, 'internal:escrow:' || currency AS escrow,
                       'internal:claims:' || currency AS claims, 'internal:losses:' || currency AS losses
                FROM payments) p USING (payment_id)
-         WHERE (j.amount_minor, j.currency) <> (p.amount_minor, p.currency)
+         WHERE j.currency <> p.currency OR j.amount_minor > p.amount_minor
+            OR j.amount_minor <> p.amount_minor AND j.kind NOT IN ('return', 'return_credit', 'collect', 'write_off')
             OR (j.debit_account, j.credit_account) NOT IN (
                 SELECT c.debit, c.credit
                 FROM (VALUES ('reserve',       p.source_account, p.holding),
@@ -67,6 +68,9 @@ const CHECKS: &[(&str, &str)] = &[
                              ('collect',       p.source_account, p.claims),
                              ('late_debit',    p.source_account, p.escrow),
                              ('late_debit',    p.claims, p.escrow),
+                             ('return',        p.escrow, p.source_account),
+                             ('return',        p.escrow, p.claims),
+                             ('return',        p.escrow, p.losses),
                              ('return_credit', p.escrow,                        p.source_account),
                              ('return_credit', p.escrow,                        p.claims),
                              ('return_credit', p.escrow,                        p.losses),
@@ -109,20 +113,27 @@ const CHECKS: &[(&str, &str)] = &[
          GROUP BY p.payment_id HAVING (p.state = 'settled')::int <> count(j.kind)",
     ),
     (
-        "debits, returns and write-offs do not add up",
+        "debits, returns and claims of a payment do not add up",
         "SELECT p.payment_id || ': ' || j.kinds
          FROM payments p
          JOIN (SELECT payment_id, string_agg(kind, '+' ORDER BY entry_id) AS kinds,
-                      count(*) FILTER (WHERE kind IN ('debit', 'late_debit')) AS debits,
-                      count(*) FILTER (WHERE debit_account LIKE 'internal:claims:%')
-                      - count(*) FILTER (WHERE kind IN ('release', 'collect') AND credit_account LIKE 'internal:claims:%') AS claimed,
-                      count(*) FILTER (WHERE kind = 'return_credit') AS returns,
-                      count(*) FILTER (WHERE kind = 'return_credit' AND credit_account LIKE 'internal:claims:%') AS unclaimed,
-                      count(*) FILTER (WHERE kind = 'return_credit' AND credit_account LIKE 'internal:losses:%') AS regained,
-                      count(*) FILTER (WHERE kind = 'write_off') AS losses
+                      coalesce(sum(amount_minor) FILTER (WHERE credit_account LIKE 'internal:escrow:%'), 0) AS charged,
+                      coalesce(sum(amount_minor) FILTER (WHERE debit_account LIKE 'internal:escrow:%'), 0) AS returned,
+                      coalesce(sum(amount_minor) FILTER (WHERE debit_account LIKE 'internal:claims:%'), 0) AS claimed,
+                      coalesce(sum(amount_minor) FILTER (WHERE credit_account LIKE 'internal:claims:%'), 0) AS paid_back,
+                      coalesce(sum(amount_minor) FILTER (WHERE debit_account LIKE 'internal:losses:%'), 0) AS lost,
+                      coalesce(sum(amount_minor) FILTER (WHERE credit_account LIKE 'internal:losses:%'), 0) AS regained
                FROM journal GROUP BY payment_id) j USING (payment_id)
-         WHERE debits > 1 OR returns > debits OR unclaimed + losses > claimed OR regained > losses
-            OR returns > unclaimed + regained AND claimed > 0",
+         WHERE charged > p.amount_minor OR returned > charged OR returned <> p.returned_minor
+            OR paid_back > claimed OR regained > lost",
+    ),
+    (
+        "a booked return and its entry differ",
+        "SELECT coalesce(r.return_id, j.operation_key)
+         FROM (SELECT * FROM returns WHERE booked_at IS NOT NULL) r
+         FULL JOIN (SELECT j.*, p.tx_id FROM journal j JOIN payments p USING (payment_id) WHERE kind = 'return') j
+              ON j.payment_id = r.payment_id AND j.operation_key = j.tx_id || ':return:' || r.return_id
+         WHERE r.amount_minor IS DISTINCT FROM j.amount_minor",
     ),
     (
         "the claims account is not the sum of the open claims",
@@ -131,19 +142,19 @@ const CHECKS: &[(&str, &str)] = &[
               LATERAL (SELECT coalesce(sum(CASE WHEN j.debit_account = a.account_id THEN j.amount_minor
                                                 ELSE -j.amount_minor END), 0) AS minor
                        FROM journal j WHERE a.account_id IN (j.credit_account, j.debit_account)) paid,
-              LATERAL (SELECT coalesce(sum(c.amount_minor), 0) AS minor FROM claims c
+              LATERAL (SELECT coalesce(sum(c.open_minor), 0) AS minor FROM claims c
                        WHERE c.closed_at IS NULL AND c.currency = a.currency) open
          WHERE a.account_id LIKE 'internal:claims:%' AND paid.minor <> open.minor",
     ),
     (
-        "a customer is charged other than once or not at all, or for a payment that did not settle",
-        "SELECT p.payment_id || ' is ' || p.state || ', charged ' || charged || ' times'
+        "a customer is charged more than once, paid, or charged for a payment that did not settle",
+        "SELECT p.payment_id || ' is ' || p.state || ', charged ' || charged
          FROM payments p
-         JOIN (SELECT p.payment_id, count(*) FILTER (WHERE j.debit_account = p.source_account)
-                                    - count(*) FILTER (WHERE j.credit_account = p.source_account) AS charged
+         JOIN (SELECT p.payment_id, coalesce(sum(j.amount_minor) FILTER (WHERE j.debit_account = p.source_account), 0)
+                                    - coalesce(sum(j.amount_minor) FILTER (WHERE j.credit_account = p.source_account), 0) AS charged
                FROM journal j JOIN payments p USING (payment_id) GROUP BY p.payment_id) c USING (payment_id)
-         WHERE charged NOT IN (0, 1)
-            OR charged = 1 AND p.state NOT IN ('settled') AND p.ended_at IS NOT NULL
+         WHERE charged NOT BETWEEN 0 AND p.amount_minor
+            OR charged > 0 AND p.state <> 'settled' AND p.ended_at IS NOT NULL
                AND NOT EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id AND j.kind IN ('late_debit', 'collect'))",
     ),
     (
@@ -192,6 +203,7 @@ const CHECKS: &[(&str, &str)] = &[
         "the money of a debited payment came back, and no exception asks for the credit",
         "SELECT p.payment_id FROM payments p JOIN journal j ON j.payment_id = p.payment_id AND j.kind IN ('debit', 'late_debit')
          WHERE p.final_status = 'returned'
+           AND p.returned_minor < p.amount_minor
            AND NOT EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id AND e.kind = 'returned_after_debit')",
     ),
     (

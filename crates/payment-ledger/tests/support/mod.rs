@@ -22,7 +22,7 @@ use sqlx::{AssertSqlSafe, PgPool};
 
 pub(crate) use samples::{
     AMOUNT_MINOR, FUNDS_MINOR, OTHER_SWITCH, SWITCH, SWITCH_NOW_MS, account_id, at, eur, event, failure,
-    first_run, profile, report, returned, run, success, tenant,
+    first_run, profile, report, return_part, return_report, returned, run, success, tenant,
 };
 pub(crate) use stages::Stage;
 

@@ -3,12 +3,13 @@
 use iso_currency::Currency;
 use payment_ledger::switch::callbacks::Callback;
 use payment_protocol::SwitchProfile;
-use payment_protocol::ids::{AccountId, EventId, RunId, SwitchName, TenantId};
+use payment_protocol::ids::{AccountId, EventId, ReturnId, RunId, SwitchName, TenantId};
 use payment_protocol::inbox::CallbackStatus;
 use payment_protocol::keys;
 use payment_protocol::money::Money;
 use payment_protocol::profile::Strategy;
 use payment_protocol::report::SettledReport;
+use payment_protocol::returns::ReturnReport;
 
 use super::Sample;
 
@@ -80,6 +81,7 @@ pub(crate) fn success(p: &Sample, event: &str) -> Callback {
         currency: "EUR".into(),
         reason: None,
         reason_code: None,
+        posting: None,
         body: format!("SUCCESS {event}").into_bytes(),
     }
 }
@@ -105,5 +107,24 @@ pub(crate) fn report(p: &Sample) -> SettledReport {
         reference: keys::submit(&p.tx).to_string(),
         amount_minor: AMOUNT_MINOR,
         currency: "EUR".into(),
+    }
+}
+
+/// Stores a return of a part of the payment's amount, with the id `{id}` of the return.
+pub(crate) async fn return_part(bank: &super::Bank, p: &Sample, id: &str, amount_minor: i64) {
+    let report = return_report(p, id, amount_minor);
+    let event = EventId::new(format!("return-{id}-{}", &p.tx.as_str()[..16])).unwrap();
+    bank.ledger.store_return(&event, &report, format!("{report:?}").as_bytes()).await.unwrap();
+}
+
+/// A return of a part of the payment's amount.
+pub(crate) fn return_report(p: &Sample, id: &str, amount_minor: i64) -> ReturnReport {
+    ReturnReport {
+        switch: SwitchName::new(SWITCH).unwrap(),
+        return_id: ReturnId::new(format!("{id}-{}", &p.tx.as_str()[..16])).unwrap(),
+        reference: keys::submit(&p.tx).to_string(),
+        amount_minor,
+        currency: "EUR".into(),
+        reason: Some("AC04: closed".into()),
     }
 }

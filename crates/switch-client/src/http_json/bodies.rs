@@ -34,6 +34,8 @@ pub(crate) struct TransferView {
     /// The code of the reason, of a switch whose rejects have codes.
     #[serde(default, deserialize_with = "scalar_text")]
     pub(crate) reason_code: Option<String>,
+    /// Of a statement entry that is one return of its own: the switch's id of it. The amount is then the return's.
+    pub(crate) return_id: Option<String>,
     /// Whether this is no transfer but the trace of a cancel: the switch has never received a submit under the reference.
     #[serde(default)]
     pub(crate) tombstone: bool,

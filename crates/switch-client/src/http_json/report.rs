@@ -1,8 +1,11 @@
-//! A callback: the report of a transfer's end that the switch sends by itself.
+//! A callback: what the switch reports by itself, the end of a transfer, a return, or where the money is.
 
+use payment_protocol::ids::{ReturnId, SwitchName};
 use payment_protocol::inbox::CallbackStatus;
-use payment_protocol::report::IncomingReport;
+use payment_protocol::report::{Incoming, IncomingReport};
+use payment_protocol::returns::{Posting, PostingReport, ReturnReport};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 
 use super::bodies::scalar_text;
@@ -10,15 +13,38 @@ use super::http::excerpt;
 use super::integer::deserialize_integer;
 use crate::client::SwitchReports;
 
-/// The only supported event type.
-const TRANSFER_COMPLETED: &str = "transfer.completed";
+/// The event types.
+const COMPLETED: &str = "transfer.completed";
+const RETURNED: &str = "transfer.returned";
+const POSTING: &str = "transfer.posting";
 
-/// Body of a callback. Unknown fields are ignored.
+/// Body of a callback, by its event type. Unknown fields are ignored.
+#[derive(Debug, ToSchema)]
+#[schema(as = CallbackBody)]
+#[allow(dead_code, reason = "documents the three bodies; each is read by its event type")]
+#[serde(untagged)]
+pub enum CallbackBody {
+    /// The end of a transfer.
+    Completed(CompletedBody),
+    /// A return of a settled transfer, whole or in part; each return has an id of its own.
+    Returned(ReturnedBody),
+    /// Where the money of a settled transfer is. It moves no money.
+    Posting(PostingBody),
+}
+
+/// The type of an event, which says how to read the rest.
+#[derive(Debug, Deserialize)]
+struct EventType {
+    r#type: String,
+}
+
+/// The end of a transfer.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"type": "transfer.completed", "reference": "tx_0123456789abcdef01234567:submit",
     "status": "SUCCESS", "amount_minor": 1250, "currency": "EUR", "occurred_at": "2026-01-01T12:00:00Z"}))]
-pub struct CallbackBody {
+pub struct CompletedBody {
     /// Always `transfer.completed`.
+    #[allow(dead_code, reason = "read before the rest")]
     r#type: String,
     /// Reference of the transfer, as we submitted it.
     reference: String,
@@ -34,6 +60,55 @@ pub struct CallbackBody {
     /// Code of the reason, from a switch whose rejects have codes.
     #[serde(default, deserialize_with = "scalar_text")]
     reason_code: Option<String>,
+    /// Where the money of a SUCCESS is at the receiving bank, if the switch says so.
+    #[serde(default)]
+    posting: Option<PostingWord>,
+}
+
+/// A return of a settled transfer.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"type": "transfer.returned", "reference": "tx_0123456789abcdef01234567:submit",
+    "return_id": "ret_1", "amount_minor": 500, "currency": "EUR", "reason_code": "AC04"}))]
+pub struct ReturnedBody {
+    /// Always `transfer.returned`.
+    #[allow(dead_code, reason = "read before the rest")]
+    r#type: String,
+    /// Reference of the transfer, as we submitted it.
+    reference: String,
+    /// The switch's id of the return; the same whenever it reports the return.
+    return_id: String,
+    /// Amount of the return, in minor units.
+    #[serde(deserialize_with = "deserialize_integer")]
+    amount_minor: i64,
+    /// ISO 4217 code.
+    currency: String,
+    /// Reason given by the switch.
+    #[serde(default)]
+    reason: Option<String>,
+    /// Code of the reason.
+    #[serde(default, deserialize_with = "scalar_text")]
+    reason_code: Option<String>,
+}
+
+/// Where the money of a settled transfer is.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"type": "transfer.posting", "reference": "tx_0123456789abcdef01234567:submit",
+    "posting": "posted", "amount_minor": 1250, "currency": "EUR"}))]
+pub struct PostingBody {
+    /// Always `transfer.posting`.
+    #[allow(dead_code, reason = "read before the rest")]
+    r#type: String,
+    /// Reference of the transfer, as we submitted it.
+    reference: String,
+    posting: PostingWord,
+    /// Amount of the transfer, in minor units.
+    #[serde(deserialize_with = "deserialize_integer")]
+    amount_minor: i64,
+    /// ISO 4217 code.
+    currency: String,
+    /// Reason given by the switch.
+    #[serde(default)]
+    reason: Option<String>,
 }
 
 /// Result of the transfer at the switch.
@@ -46,31 +121,96 @@ enum Status {
     Returned,
 }
 
+/// Where the money of a settled transfer is at the receiving bank.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = Posting)]
+enum PostingWord {
+    Posted,
+    Pending,
+    Blocked,
+    ReturnComing,
+}
+
+impl From<PostingWord> for Posting {
+    fn from(word: PostingWord) -> Self {
+        match word {
+            PostingWord::Posted => Self::Posted,
+            PostingWord::Pending => Self::Pending,
+            PostingWord::Blocked => Self::Blocked,
+            PostingWord::ReturnComing => Self::ReturnComing,
+        }
+    }
+}
+
 /// Reads callbacks.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpJsonReports;
 
 impl SwitchReports for HttpJsonReports {
-    fn read(&self, body: &[u8]) -> Result<IncomingReport, String> {
-        let parsed: CallbackBody = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    fn read(&self, switch: &SwitchName, body: &[u8]) -> Result<Incoming, String> {
+        let event: EventType = parse(body)?;
         // Another event type with a status field must not be taken for the end of a transfer.
-        if parsed.r#type != TRANSFER_COMPLETED {
-            return Err(format!(
-                "the event type must be {TRANSFER_COMPLETED}, not {}",
-                excerpt(&parsed.r#type)
-            ));
-        }
-        Ok(IncomingReport {
-            reference: parsed.reference,
-            status: match parsed.status {
+        Ok(match event.r#type.as_str() {
+            COMPLETED => Incoming::End(parse::<CompletedBody>(body)?.into()),
+            RETURNED => Incoming::Return(parse::<ReturnedBody>(body)?.report(switch)?),
+            POSTING => Incoming::Posting(parse::<PostingBody>(body)?.into()),
+            other => {
+                let other = excerpt(other);
+                return Err(format!(
+                    "the event type must be {COMPLETED}, {RETURNED} or {POSTING}, not {other}"
+                ));
+            }
+        })
+    }
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(body).map_err(|error| error.to_string())
+}
+
+impl From<CompletedBody> for IncomingReport {
+    fn from(end: CompletedBody) -> Self {
+        Self {
+            reference: end.reference,
+            status: match end.status {
                 Status::Success => CallbackStatus::Success,
                 Status::Failure => CallbackStatus::Failure,
                 Status::Returned => CallbackStatus::Returned,
             },
-            amount_minor: parsed.amount_minor,
-            currency: parsed.currency,
-            reason: parsed.reason,
-            reason_code: parsed.reason_code,
+            amount_minor: end.amount_minor,
+            currency: end.currency,
+            reason: end.reason,
+            reason_code: end.reason_code,
+            posting: end.posting.map(Posting::from),
+        }
+    }
+}
+
+impl ReturnedBody {
+    fn report(self, switch: &SwitchName) -> Result<ReturnReport, String> {
+        Ok(ReturnReport {
+            switch: switch.clone(),
+            return_id: ReturnId::new(self.return_id).map_err(|error| error.to_string())?,
+            reference: self.reference,
+            amount_minor: self.amount_minor,
+            currency: self.currency,
+            reason: match (self.reason_code, self.reason) {
+                (Some(code), Some(reason)) => Some(format!("{code}: {reason}")),
+                (code, reason) => code.or(reason),
+            },
         })
+    }
+}
+
+impl From<PostingBody> for PostingReport {
+    fn from(report: PostingBody) -> Self {
+        Self {
+            reference: report.reference,
+            posting: report.posting.into(),
+            amount_minor: report.amount_minor,
+            currency: report.currency,
+            reason: report.reason,
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use jiff::Timestamp;
+use payment_protocol::ids::ReturnId;
 use payment_protocol::report::{LineStatus, StatementLine};
 use payment_protocol::submit::QueryAnswer;
 use reqwest::{Method, StatusCode};
@@ -38,6 +39,11 @@ fn statement_line(entry: StatementEntry) -> Result<StatementLine, String> {
             TransferStatus::Returned => LineStatus::Returned,
             TransferStatus::Pending => return Err(lacks("final status: it is PENDING")),
         },
+        return_id: transfer
+            .return_id
+            .map(ReturnId::new)
+            .transpose()
+            .map_err(|error| format!("statement entry {cursor}: {error}"))?,
         amount_minor: transfer.amount_minor.ok_or_else(|| lacks("amount_minor"))?,
         currency: transfer.currency.ok_or_else(|| lacks("currency"))?,
         finished_at: transfer.finished_at.ok_or_else(|| lacks("finished_at"))?,
@@ -203,6 +209,10 @@ impl HttpJsonClient {
 /// Whether an entry is about the looked-up transfer: by reference; an entry of a switch without references is matched
 /// by the switch's own id.
 fn is_match(entry: &StatementEntry, lookup_key: &LookupKey) -> bool {
+    // A return of its own says that the transfer settled, as another entry does; it is booked by itself.
+    if entry.transfer.return_id.is_some() {
+        return false;
+    }
     match entry.transfer.reference.as_deref() {
         Some(reference) => reference == lookup_key.reference.as_str(),
         None => entry.transfer.transfer_id.is_some() && entry.transfer.transfer_id == lookup_key.transfer_id,

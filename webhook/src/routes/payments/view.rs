@@ -19,6 +19,12 @@ documented_enum!(
     "State of a payment. It ends `settled`, `rejected`, `failed`, `timed_out` or `cancelled`."
 );
 
+/// Whether nothing came back.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(minor: &i64) -> bool {
+    *minor == 0
+}
+
 /// A payment in its current state.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Payment {
@@ -66,6 +72,9 @@ pub(crate) struct Payment {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     restored_at: Option<Timestamp>,
+    /// What came back of a settled payment and was credited, in minor units; absent without a return.
+    #[serde(skip_serializing_if = "is_zero")]
+    returned_minor: i64,
     /// Decisions that an operator of the bank may take now; not available to clients.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     allowed_actions: Vec<&'static str>,
@@ -148,6 +157,7 @@ impl Payment {
             operator_reason: view.operator_reason,
             needs_operator_since: view.needs_operator_since,
             restored_at: view.restored_at,
+            returned_minor: view.returned_minor,
             allowed_actions: view.allowed_actions.into_iter().map(Action::as_str).collect(),
             workflow_id: view.workflow_id,
             created_at: view.accepted_at,

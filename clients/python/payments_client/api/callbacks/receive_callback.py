@@ -6,16 +6,18 @@ import httpx
 
 from ... import errors
 from ...client import AuthenticatedClient, Client
-from ...models.callback_body import CallbackBody
 from ...models.callback_receipt import CallbackReceipt
+from ...models.completed_body import CompletedBody
+from ...models.posting_body import PostingBody
 from ...models.problem_document import ProblemDocument
+from ...models.returned_body import ReturnedBody
 from ...types import Response
 
 
 def _get_kwargs(
     switch: str,
     *,
-    body: CallbackBody,
+    body: CompletedBody | PostingBody | ReturnedBody,
     webhook_id: str,
     webhook_timestamp: str,
     webhook_signature: str,
@@ -34,7 +36,12 @@ def _get_kwargs(
         ),
     }
 
-    _kwargs["json"] = body.to_dict()
+    if isinstance(body, CompletedBody):
+        _kwargs["json"] = body.to_dict()
+    elif isinstance(body, ReturnedBody):
+        _kwargs["json"] = body.to_dict()
+    else:
+        _kwargs["json"] = body.to_dict()
 
     headers["Content-Type"] = "application/json"
 
@@ -106,12 +113,12 @@ def sync_detailed(
     switch: str,
     *,
     client: AuthenticatedClient | Client,
-    body: CallbackBody,
+    body: CompletedBody | PostingBody | ReturnedBody,
     webhook_id: str,
     webhook_timestamp: str,
     webhook_signature: str,
 ) -> Response[CallbackReceipt | ProblemDocument]:
-    """Report the end of a transfer
+    """Report the end of a transfer, a return, or a posting
 
      For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id`
     is the same on every
@@ -122,10 +129,8 @@ def sync_detailed(
         webhook_id (str):
         webhook_timestamp (str):
         webhook_signature (str):
-        body (CallbackBody): Body of a callback. Unknown fields are ignored. Example:
-            {'amount_minor': 1250, 'currency': 'EUR', 'occurred_at': '2026-01-01T12:00:00Z',
-            'reference': 'tx_0123456789abcdef01234567:submit', 'status': 'SUCCESS', 'type':
-            'transfer.completed'}.
+        body (CompletedBody | PostingBody | ReturnedBody): Body of a callback, by its event type.
+            Unknown fields are ignored.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -154,12 +159,12 @@ def sync(
     switch: str,
     *,
     client: AuthenticatedClient | Client,
-    body: CallbackBody,
+    body: CompletedBody | PostingBody | ReturnedBody,
     webhook_id: str,
     webhook_timestamp: str,
     webhook_signature: str,
 ) -> CallbackReceipt | ProblemDocument | None:
-    """Report the end of a transfer
+    """Report the end of a transfer, a return, or a posting
 
      For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id`
     is the same on every
@@ -170,10 +175,8 @@ def sync(
         webhook_id (str):
         webhook_timestamp (str):
         webhook_signature (str):
-        body (CallbackBody): Body of a callback. Unknown fields are ignored. Example:
-            {'amount_minor': 1250, 'currency': 'EUR', 'occurred_at': '2026-01-01T12:00:00Z',
-            'reference': 'tx_0123456789abcdef01234567:submit', 'status': 'SUCCESS', 'type':
-            'transfer.completed'}.
+        body (CompletedBody | PostingBody | ReturnedBody): Body of a callback, by its event type.
+            Unknown fields are ignored.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -197,12 +200,12 @@ async def asyncio_detailed(
     switch: str,
     *,
     client: AuthenticatedClient | Client,
-    body: CallbackBody,
+    body: CompletedBody | PostingBody | ReturnedBody,
     webhook_id: str,
     webhook_timestamp: str,
     webhook_signature: str,
 ) -> Response[CallbackReceipt | ProblemDocument]:
-    """Report the end of a transfer
+    """Report the end of a transfer, a return, or a posting
 
      For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id`
     is the same on every
@@ -213,10 +216,8 @@ async def asyncio_detailed(
         webhook_id (str):
         webhook_timestamp (str):
         webhook_signature (str):
-        body (CallbackBody): Body of a callback. Unknown fields are ignored. Example:
-            {'amount_minor': 1250, 'currency': 'EUR', 'occurred_at': '2026-01-01T12:00:00Z',
-            'reference': 'tx_0123456789abcdef01234567:submit', 'status': 'SUCCESS', 'type':
-            'transfer.completed'}.
+        body (CompletedBody | PostingBody | ReturnedBody): Body of a callback, by its event type.
+            Unknown fields are ignored.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -243,12 +244,12 @@ async def asyncio(
     switch: str,
     *,
     client: AuthenticatedClient | Client,
-    body: CallbackBody,
+    body: CompletedBody | PostingBody | ReturnedBody,
     webhook_id: str,
     webhook_timestamp: str,
     webhook_signature: str,
 ) -> CallbackReceipt | ProblemDocument | None:
-    """Report the end of a transfer
+    """Report the end of a transfer, a return, or a posting
 
      For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id`
     is the same on every
@@ -259,10 +260,8 @@ async def asyncio(
         webhook_id (str):
         webhook_timestamp (str):
         webhook_signature (str):
-        body (CallbackBody): Body of a callback. Unknown fields are ignored. Example:
-            {'amount_minor': 1250, 'currency': 'EUR', 'occurred_at': '2026-01-01T12:00:00Z',
-            'reference': 'tx_0123456789abcdef01234567:submit', 'status': 'SUCCESS', 'type':
-            'transfer.completed'}.
+        body (CompletedBody | PostingBody | ReturnedBody): Body of a callback, by its event type.
+            Unknown fields are ignored.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

@@ -1,14 +1,16 @@
 //! Commands on a transfer: settle or reject it now, or send a callback, true or false.
 
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem};
 
+use crate::behaviour::Posting;
 use crate::book;
-use crate::book::callbacks::{self, CallbackStatus, NewCallback, TransferEnd};
-use crate::book::completion::{complete_now, return_now};
+use crate::book::callbacks::{self, CallbackStatus, NewCallback, PostingReport, TransferEnd};
+use crate::book::completion::{ReturnOutcome, complete_now, return_now};
 use crate::book::selector::TransferSelector;
 use crate::error::RequestError;
 use crate::routes::input;
@@ -31,15 +33,74 @@ pub(super) async fn reject(
     complete(&switch, &reference, TransferStatus::Rejected, Some("rejected_by_admin".to_owned())).await
 }
 
-/// `POST /admin/transfers/{reference}/return`: the receiving bank returns the money of a settled transfer.
+/// A return by a message of its own; without an id, the return of the whole transfer.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ReturnRequest {
+    return_id: Option<String>,
+    /// Absent: all that has not come back yet.
+    amount_minor: Option<i64>,
+}
+
+/// `POST /admin/transfers/{reference}/return`: the receiving bank returns the money of a settled transfer; with a body, by a message of its
+/// own, and perhaps in part.
 pub(super) async fn return_money(
     State(switch): State<SharedSwitch>,
     Path(reference): Path<String>,
+    body: Bytes,
 ) -> Result<StatusCode, RequestError> {
-    if !return_now(&switch, &reference, "returned_by_receiving_bank").await? {
-        let detail = "this reference has no settled transfer whose money could be returned";
-        return Err(Problem::conflict("not_settled", detail).into());
+    let request: ReturnRequest = if body.is_empty() {
+        ReturnRequest::default()
+    } else {
+        serde_json::from_slice(&body)
+            .map_err(|error| Problem::bad_request("invalid_field", error.to_string()))?
+    };
+    let part = request.return_id.as_deref().map(|id| (id, request.amount_minor));
+    if part.is_some_and(|(_, amount_minor)| amount_minor.is_some_and(|minor| minor <= 0)) {
+        return Err(Problem::bad_request("invalid_field", "amount_minor must be above zero").into());
     }
+    match return_now(&switch, &reference, "returned_by_receiving_bank", part).await? {
+        ReturnOutcome::Returned => {
+            switch.callback_due.notify_one();
+            Ok(StatusCode::NO_CONTENT)
+        }
+        ReturnOutcome::NotSettled => {
+            let detail = "this reference has no settled transfer whose money could be returned";
+            Err(Problem::conflict("not_settled", detail).into())
+        }
+        ReturnOutcome::TooMuch => {
+            let detail = "amount_minor is more than has not come back of the transfer yet";
+            Err(Problem::bad_request("invalid_field", detail).into())
+        }
+        ReturnOutcome::IdUsed => {
+            Err(Problem::bad_request("invalid_field", "return_id was used before; send another one").into())
+        }
+    }
+}
+
+/// A report of where the money of a settled transfer is.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PostingRequest {
+    posting: Posting,
+}
+
+/// `POST /admin/transfers/{reference}/posting`: the switch reports where the money of a settled transfer is.
+pub(super) async fn posting(
+    State(switch): State<SharedSwitch>,
+    Path(reference): Path<String>,
+    Json(request): Json<PostingRequest>,
+) -> Result<StatusCode, RequestError> {
+    let selector = TransferSelector::for_admin(&reference);
+    let known = book::find(&switch.pool, &selector, Timestamp::UNIX_EPOCH).await?;
+    let settled = known.as_ref().filter(|transfer| transfer.status == TransferStatus::Settled);
+    let amount = settled.and_then(|transfer| Some((transfer.amount_minor?, transfer.currency.as_deref()?)));
+    let Some((amount_minor, currency)) = amount else {
+        return Err(Problem::conflict("not_settled", "this reference has no settled transfer").into());
+    };
+    let report = PostingReport { reference: &reference, posting: request.posting, amount_minor, currency };
+    let callback = NewCallback::of_posting(&report, switch.settings.current().now())?;
+    callbacks::insert(&mut *switch.pool.acquire().await?, &[callback]).await?;
     switch.callback_due.notify_one();
     Ok(StatusCode::NO_CONTENT)
 }
@@ -116,6 +177,7 @@ pub(super) async fn callback(
         currency: &currency,
         reason: request.reason.as_deref(),
         reason_code: request.reason_code.as_deref(),
+        posting: None,
     };
     let mut callback = NewCallback::new(&end, switch.settings.current().now())?;
     callback.delay_ms = i64::from(request.delay_ms);

@@ -3,6 +3,7 @@
 use payment_protocol::ids::PaymentId;
 
 use crate::api::{ApiArgs, PaymentDocument};
+use crate::document;
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{Align, Table};
@@ -58,6 +59,9 @@ fn fields(payment: &PaymentDocument) -> Table<2> {
     fields.row(["switch", &payment.switch]);
     fields.row(["workflow", &payment.workflow_id]);
     fields.row(["accepted at", &payment.created_at.to_string()]);
+    if payment.returned_minor > 0 {
+        fields.row(["came back", &document::money(payment.returned_minor, &payment.currency)]);
+    }
     if let Some(restored_at) = payment.restored_at {
         fields.row(["available again at", &restored_at.to_string()]);
     }

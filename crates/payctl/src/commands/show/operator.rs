@@ -92,6 +92,9 @@ fn fields(explanation: &PaymentExplanation) -> Table<2> {
     fields.add_some("account restored at", view.restored_at.map(|at| at.to_string()).as_deref());
     fields.add_some("ended at", view.ended_at.map(|at| at.to_string()).as_deref());
     fields.add("hold", &hold(&explanation.ledger));
+    if view.returned_minor > 0 {
+        fields.add("came back", &document::money(view.returned_minor, &view.currency));
+    }
     fields.add("switch", &format!("{}, strategy {}", view.switch, row.profile.strategy));
     fields.add("final status", &final_status(&explanation.ledger));
     fields.add(

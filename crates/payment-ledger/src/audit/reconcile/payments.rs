@@ -90,11 +90,13 @@ impl Ledger {
                       s.amount_minor AS "amount_minor!", s.currency AS "currency!"
                FROM payments p JOIN statement_lines s ON s.switch = p.switch AND s.reference = p.tx_id || ':submit'
                WHERE p.payment_id = ANY ($1) AND p.final_status IS DISTINCT FROM 'returned' AND s.status = 'RETURNED'
+                 AND s.return_id IS NULL
                UNION ALL
                SELECT p.payment_id, p.switch, p.tx_id || ':submit', s.amount_minor, s.currency
                FROM payments p JOIN submissions m ON m.payment_id = p.payment_id
                JOIN statement_lines s ON s.switch = p.switch AND s.transfer_id = m.transfer_id AND s.reference IS NULL
-               WHERE p.payment_id = ANY ($1) AND p.final_status IS DISTINCT FROM 'returned' AND s.status = 'RETURNED'"#,
+               WHERE p.payment_id = ANY ($1) AND p.final_status IS DISTINCT FROM 'returned' AND s.status = 'RETURNED'
+                 AND s.return_id IS NULL"#,
             &ids as &[&str],
         )
         .fetch_all(&self.pool)
@@ -145,14 +147,10 @@ impl Ledger {
                LEFT JOIN holds h ON h.payment_id = p.payment_id
                LEFT JOIN statement_cursors r ON r.switch = p.switch
                CROSS JOIN LATERAL (
-                   -- UNION ALL, since the indexes of the journal by payment are partial by kind.
-                   SELECT coalesce(sum(j.debits), 0)::bigint AS debits,
+                   SELECT (coalesce(sum(j.debits), 0) - (p.returned_minor = p.amount_minor)::int)::bigint AS debits,
                           extract(epoch FROM r.read_at - max(j.posted_at))::bigint AS debited_before_s
                    FROM (SELECT 1 AS debits, posted_at FROM journal
-                         WHERE payment_id = p.payment_id AND kind IN ('debit', 'late_debit')
-                         UNION ALL
-                         SELECT -1, posted_at FROM journal
-                         WHERE payment_id = p.payment_id AND kind = 'return_credit') AS j) AS d
+                         WHERE payment_id = p.payment_id AND kind IN ('debit', 'late_debit')) AS j) AS d
                CROSS JOIN LATERAL (
                    SELECT count(DISTINCT transfer_id) FILTER (WHERE NOT is_returned)::bigint AS settled,
                           count(DISTINCT transfer_id) FILTER (
@@ -164,16 +162,18 @@ impl Ledger {
                                      || CASE WHEN is_returned THEN ' settled and returned' ELSE ' settled' END, ', '
                                      ORDER BY transfer_id) AS transfers
                    FROM (SELECT s.transfer_id, s.amount_minor, s.currency, s.finished_at,
-                                EXISTS (SELECT FROM statement_lines b
-                                        WHERE b.switch = s.switch AND b.transfer_id = s.transfer_id
-                                          AND b.status = 'RETURNED') AS is_returned
+                                coalesce((SELECT bool_or(b.return_id IS NULL) OR sum(b.amount_minor) >= s.amount_minor
+                                          FROM statement_lines b
+                                          WHERE b.switch = s.switch AND b.transfer_id = s.transfer_id
+                                            AND b.status = 'RETURNED'), false) AS is_returned
                          FROM statement_lines s
                          WHERE s.switch = p.switch AND s.reference = p.tx_id || ':submit' AND s.status = 'SETTLED'
                          UNION ALL
                          SELECT s.transfer_id, s.amount_minor, s.currency, s.finished_at,
-                                EXISTS (SELECT FROM statement_lines b
-                                        WHERE b.switch = s.switch AND b.transfer_id = s.transfer_id
-                                          AND b.status = 'RETURNED')
+                                coalesce((SELECT bool_or(b.return_id IS NULL) OR sum(b.amount_minor) >= s.amount_minor
+                                          FROM statement_lines b
+                                          WHERE b.switch = s.switch AND b.transfer_id = s.transfer_id
+                                            AND b.status = 'RETURNED'), false)
                          FROM submissions m JOIN statement_lines s
                               ON s.switch = p.switch AND s.transfer_id = m.transfer_id AND s.reference IS NULL
                          WHERE m.payment_id = p.payment_id AND s.status = 'SETTLED') AS line) AS l

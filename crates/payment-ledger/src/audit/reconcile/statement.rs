@@ -1,7 +1,7 @@
 //! Statement lines of the switches, as read.
 
 use jiff_sqlx::ToSqlx as _;
-use payment_protocol::ids::SwitchName;
+use payment_protocol::ids::{ReturnId, SwitchName};
 use payment_protocol::report::StatementLine;
 use postgres_kit::text::replace_nul;
 
@@ -37,11 +37,13 @@ impl Ledger {
         let amounts: Vec<i64> = page.iter().map(|line| line.amount_minor).collect();
         let finished_at: Vec<jiff_sqlx::Timestamp> =
             page.iter().map(|line| line.finished_at.to_sqlx()).collect();
+        let return_ids: Vec<Option<&str>> =
+            page.iter().map(|line| line.return_id.as_ref().map(ReturnId::as_str)).collect();
         let mut tx = self.pool.begin().await?;
         let new = sqlx::query!(
-            "INSERT INTO statement_lines (switch, cursor, transfer_id, reference, status, amount_minor, currency, finished_at)
+            "INSERT INTO statement_lines (switch, cursor, transfer_id, reference, status, amount_minor, currency, finished_at, return_id)
              SELECT $1, line.* FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
-                                           $8::timestamptz[]) AS line
+                                           $8::timestamptz[], $9::text[]) AS line
              ON CONFLICT DO NOTHING",
             switch.as_str(),
             &texts(|line| &line.cursor),
@@ -51,6 +53,7 @@ impl Ledger {
             &amounts,
             &texts(|line| &line.currency),
             &finished_at as &[jiff_sqlx::Timestamp],
+            &return_ids as &[Option<&str>],
         )
         .execute(&mut *tx)
         .await?

@@ -14,8 +14,9 @@ use sqlx::PgConnection;
 use super::{DecisionStatus, charge, rows};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::release::{release_hold, write_cause};
+use crate::switch::{final_status, returns};
 use crate::transaction::LedgerTransaction;
-use crate::{Ledger, LedgerError, steps::reserve, switch::final_status, writes};
+use crate::{Ledger, LedgerError, steps::reserve, writes};
 
 impl Ledger {
     /// The outcome of a decision; `None` while the decision is open, or if its workflow recorded no outcome.
@@ -93,6 +94,7 @@ impl Ledger {
                 close(&mut tx, &locked, decision_id, &DecisionOutcome::Settled, &charged).await?;
                 let detail = format!("transfer sent, by decision {decision_id}: {charged}");
                 writes::move_to_state(&mut tx, payment_id, PaymentState::Settled, &detail).await?;
+                returns::book_kept(&mut tx, &locked).await?;
             }
         }
         tx.commit().await?;
@@ -143,6 +145,7 @@ impl Ledger {
                 close(&mut tx, &locked, decision_id, &outcome, "nothing was charged").await?;
                 let detail = format!("nothing was charged, by decision {decision_id}: {cause}");
                 writes::move_to_state(&mut tx, payment_id, cause.end().into(), &detail).await?;
+                returns::close_kept(&mut tx, &locked).await?;
             }
         }
         tx.commit().await?;

@@ -51,7 +51,7 @@ pub(super) async fn late_debit(
 ) -> Result<String, LedgerError> {
     let LockedPayment { payment_id, source_account, money, .. } = locked;
     writes::record_done(tx, key.as_str(), payment_id).await?;
-    let shortfall = claims::why_not_payable(tx, locked).await?;
+    let shortfall = claims::why_not_payable(tx, locked, *money).await?;
     let escrow = InternalAccount::Escrow.account(money.currency());
     let claims = InternalAccount::Claims.account(money.currency());
     let debit = if shortfall.is_none() { source_account.as_str() } else { claims.as_str() };

@@ -5,23 +5,16 @@ use payment_protocol::action::Correction;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::keys;
+use payment_protocol::returns::Charged;
 use sqlx::PgConnection;
 
 use super::{DecideError, DecisionRefusedError, DecisionStatus, charge, rows};
 use crate::accounts::{self, InternalAccount, JournalPosting};
+use crate::charged::{PaymentPostings, account_of, postings};
 use crate::row_lock::{LockedPayment, lock_payment};
+use crate::switch::returns;
 use crate::transaction::LedgerTransaction;
 use crate::{LedgerError, claims, writes};
-
-/// The postings of a payment outside its hold.
-struct PaymentPostings {
-    /// Whether escrow was credited: the customer or the bank is charged.
-    debited: bool,
-    returned: bool,
-    written_off: bool,
-    /// Whether the bank bears the amount.
-    has_claim: bool,
-}
 
 /// The ended payment of an open exception, under its lock.
 pub(super) async fn lock_ended_payment(
@@ -74,18 +67,23 @@ pub(super) async fn check_allowed(
     locked: &LockedPayment,
     correction: Correction,
 ) -> Result<(), DecideError> {
-    let PaymentPostings { debited, returned, has_claim, .. } = postings(tx, locked).await?;
+    let PaymentPostings { debited, returned_minor, has_claim, .. } = postings(tx, locked).await?;
     let refused = match correction {
         Correction::LateDebit if locked.facts.final_status == Some(FinalStatus::Returned) => {
             DecisionRefusedError::MoneyReturned
         }
-        Correction::LateDebit if has_claim => match claims::why_not_payable(tx, locked).await? {
-            None => return Ok(()),
-            Some(reason) => DecisionRefusedError::NotCollectable(reason),
-        },
+        Correction::LateDebit if has_claim => {
+            let open = claims::open_claim(tx, locked).await?.unwrap_or(locked.money);
+            match claims::why_not_payable(tx, locked, open).await? {
+                None => return Ok(()),
+                Some(reason) => DecisionRefusedError::NotCollectable(reason),
+            }
+        }
         Correction::LateDebit if debited => DecisionRefusedError::AlreadyDebited,
         Correction::ReturnCredit if !debited => DecisionRefusedError::NotDebited,
-        Correction::ReturnCredit if returned => DecisionRefusedError::AlreadyReturned,
+        Correction::ReturnCredit if returned_minor >= locked.money.amount_minor() => {
+            DecisionRefusedError::AlreadyReturned
+        }
         Correction::WriteOff if !has_claim => DecisionRefusedError::NothingOnClaims,
         Correction::LateDebit | Correction::ReturnCredit | Correction::WriteOff => return Ok(()),
     };
@@ -100,42 +98,52 @@ pub(super) async fn book(
     decision_id: &DecisionId,
     exception_id: i64,
 ) -> Result<String, LedgerError> {
-    let LockedPayment { payment_id, tx_id, source_account, money, .. } = locked;
+    let LockedPayment { payment_id, tx_id, .. } = locked;
     let key = keys::correction(tx_id, decision_id);
-    let claims_account = InternalAccount::Claims.account(money.currency());
-    let losses = InternalAccount::Losses.account(money.currency());
-    let escrow = InternalAccount::Escrow.account(money.currency());
-    let post = |kind, debit, credit| JournalPosting {
-        key: key.as_str(),
-        payment_id: Some(payment_id),
-        kind,
-        debit,
-        credit,
-        money: *money,
-    };
-    let detail = match correction {
-        Correction::LateDebit if claims::is_open(tx, locked).await? => {
+    let claims = InternalAccount::Claims.account(locked.money.currency());
+    let losses = InternalAccount::Losses.account(locked.money.currency());
+    let escrow = InternalAccount::Escrow.account(locked.money.currency());
+    let open_claim = claims::open_claim(tx, locked).await?;
+    let detail = match (correction, open_claim) {
+        (Correction::LateDebit, Some(open)) => {
             writes::record_done(tx, key.as_str(), payment_id).await?;
-            claims::collect(tx, locked, key.as_str()).await?;
-            format!("{money} collected from the customer")
+            claims::collect(tx, locked, key.as_str(), open).await?;
+            format!("{open} collected from the customer")
         }
-        Correction::LateDebit => charge::late_debit(tx, locked, &key).await?,
-        Correction::ReturnCredit => {
+        (Correction::LateDebit, None) => {
+            let detail = charge::late_debit(tx, locked, &key).await?;
+            returns::book_kept(tx, locked).await?;
+            detail
+        }
+        (Correction::ReturnCredit, _) => {
             writes::record_done(tx, key.as_str(), payment_id).await?;
-            let PaymentPostings { written_off, has_claim, .. } = postings(tx, locked).await?;
-            // The credit goes to the bearer of the amount: the bank, or the customer.
-            let credit = match (has_claim, written_off) {
-                (true, _) => &claims_account,
-                (false, true) => &losses,
-                (false, false) => source_account.as_str(),
+            let charged = postings(tx, locked).await?;
+            let left = locked.part(locked.money.amount_minor().saturating_sub(charged.returned_minor))?;
+            let credit = account_of(charged.bearer().unwrap_or(Charged::Customer), locked);
+            let posting = JournalPosting {
+                key: key.as_str(),
+                payment_id: Some(payment_id),
+                kind: "return_credit",
+                debit: &escrow,
+                credit: &credit,
+                money: left,
             };
-            accounts::post(tx, post("return_credit", &escrow, credit)).await?;
-            format!("{money} credited back to {credit}")
+            accounts::post(tx, posting).await?;
+            format!("{left} credited back to {credit}")
         }
-        Correction::WriteOff => {
+        (Correction::WriteOff, open) => {
+            let open = open.unwrap_or(locked.money);
             writes::record_done(tx, key.as_str(), payment_id).await?;
-            accounts::post(tx, post("write_off", &losses, &claims_account)).await?;
-            format!("{money} written off")
+            let posting = JournalPosting {
+                key: key.as_str(),
+                payment_id: Some(payment_id),
+                kind: "write_off",
+                debit: &losses,
+                credit: &claims,
+                money: open,
+            };
+            accounts::post(tx, posting).await?;
+            format!("{open} written off")
         }
     };
     close_exception(tx, exception_id, decision_id).await?;
@@ -159,17 +167,4 @@ pub(super) async fn close_exception(
     .execute(&mut *tx)
     .await?;
     Ok(())
-}
-
-async fn postings(tx: &mut PgConnection, locked: &LockedPayment) -> Result<PaymentPostings, LedgerError> {
-    Ok(sqlx::query_as!(
-        PaymentPostings,
-        r#"SELECT EXISTS (SELECT FROM journal WHERE payment_id = $1 AND kind IN ('debit', 'late_debit')) AS "debited!",
-                  EXISTS (SELECT FROM journal WHERE payment_id = $1 AND kind = 'return_credit') AS "returned!",
-                  EXISTS (SELECT FROM journal WHERE payment_id = $1 AND kind = 'write_off') AS "written_off!",
-                  EXISTS (SELECT FROM claims WHERE payment_id = $1 AND closed_at IS NULL) AS "has_claim!""#,
-        locked.payment_id.as_str(),
-    )
-    .fetch_one(&mut *tx)
-    .await?)
 }

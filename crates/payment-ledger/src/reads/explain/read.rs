@@ -18,7 +18,7 @@ pub(super) async fn row(
     let row = sqlx::query!(
         r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                   p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
-                  p.ended_at, p.restored_at, p.needs_operator_since, o.reason AS "refusal?",
+                  p.ended_at, p.restored_at, p.returned_minor, p.needs_operator_since, o.reason AS "refusal?",
                   p.tenant_id, p.client_id, p.profile, p.resume_count, p.run_id, p.attempts, p.first_attempt_at,
                   p.submit_deadline, p.cancelling_since, p.final_status, p.final_status_source, p.valid_until, p.started_at
            FROM payments p

@@ -6,37 +6,35 @@ from typing import Any, TypeVar, cast
 from attrs import define as _attrs_define
 from attrs import field as _attrs_field
 
-from ..models.callback_status import CallbackStatus
+from ..models.posting import Posting
 from ..types import UNSET, Unset
 
-T = TypeVar("T", bound="CallbackBody")
+T = TypeVar("T", bound="PostingBody")
 
 
 @_attrs_define
-class CallbackBody:
-    """Body of a callback. Unknown fields are ignored.
+class PostingBody:
+    """Where the money of a settled transfer is.
 
     Example:
-        {'amount_minor': 1250, 'currency': 'EUR', 'occurred_at': '2026-01-01T12:00:00Z', 'reference':
-            'tx_0123456789abcdef01234567:submit', 'status': 'SUCCESS', 'type': 'transfer.completed'}
+        {'amount_minor': 1250, 'currency': 'EUR', 'posting': 'posted', 'reference':
+            'tx_0123456789abcdef01234567:submit', 'type': 'transfer.posting'}
 
     Attributes:
         amount_minor (int): Amount of the transfer, in minor units.
         currency (str): ISO 4217 code.
+        posting (Posting): Where the money of a settled transfer is at the receiving bank.
         reference (str): Reference of the transfer, as we submitted it.
-        status (CallbackStatus): Result of the transfer at the switch.
-        type_ (str): Always `transfer.completed`.
-        reason (None | str | Unset): Reason given by the switch, usually for a failure.
-        reason_code (None | str | Unset): Code of the reason, from a switch whose rejects have codes.
+        type_ (str): Always `transfer.posting`.
+        reason (None | str | Unset): Reason given by the switch.
     """
 
     amount_minor: int
     currency: str
+    posting: Posting
     reference: str
-    status: CallbackStatus
     type_: str
     reason: None | str | Unset = UNSET
-    reason_code: None | str | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -44,9 +42,9 @@ class CallbackBody:
 
         currency = self.currency
 
-        reference = self.reference
+        posting = self.posting.value
 
-        status = self.status.value
+        reference = self.reference
 
         type_ = self.type_
 
@@ -56,27 +54,19 @@ class CallbackBody:
         else:
             reason = self.reason
 
-        reason_code: None | str | Unset
-        if isinstance(self.reason_code, Unset):
-            reason_code = UNSET
-        else:
-            reason_code = self.reason_code
-
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update(
             {
                 "amount_minor": amount_minor,
                 "currency": currency,
+                "posting": posting,
                 "reference": reference,
-                "status": status,
                 "type": type_,
             }
         )
         if reason is not UNSET:
             field_dict["reason"] = reason
-        if reason_code is not UNSET:
-            field_dict["reason_code"] = reason_code
 
         return field_dict
 
@@ -87,9 +77,9 @@ class CallbackBody:
 
         currency = d.pop("currency")
 
-        reference = d.pop("reference")
+        posting = Posting(d.pop("posting"))
 
-        status = CallbackStatus(d.pop("status"))
+        reference = d.pop("reference")
 
         type_ = d.pop("type")
 
@@ -102,27 +92,17 @@ class CallbackBody:
 
         reason = _parse_reason(d.pop("reason", UNSET))
 
-        def _parse_reason_code(data: object) -> None | str | Unset:
-            if data is None:
-                return data
-            if isinstance(data, Unset):
-                return data
-            return cast(None | str | Unset, data)
-
-        reason_code = _parse_reason_code(d.pop("reason_code", UNSET))
-
-        callback_body = cls(
+        posting_body = cls(
             amount_minor=amount_minor,
             currency=currency,
+            posting=posting,
             reference=reference,
-            status=status,
             type_=type_,
             reason=reason,
-            reason_code=reason_code,
         )
 
-        callback_body.additional_properties = d
-        return callback_body
+        posting_body.additional_properties = d
+        return posting_body
 
     @property
     def additional_keys(self) -> list[str]:
