@@ -6,4 +6,5 @@ mod queries;
 mod rejects;
 mod repeats;
 mod restores;
+mod returns;
 mod statements;
