@@ -6,3 +6,4 @@ mod queries;
 mod rejects;
 mod repeats;
 mod statements;
+mod two_switches;

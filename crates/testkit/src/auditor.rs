@@ -126,15 +126,20 @@ pub async fn sample_during<T>(
     Ok((result, samples.load(Ordering::Relaxed) + 1))
 }
 
-/// Compares bank and switch. To be called when every payment has ended or needs an operator.
+/// Compares the bank with its switches. To be called when every payment has ended or needs an operator.
 ///
 /// # Errors
 /// Every disagreement, one per line.
-pub async fn compare(pool: &PgPool, switch: &SwitchAdmin) -> anyhow::Result<Audit> {
+pub async fn compare(
+    pool: &PgPool,
+    switches: impl IntoIterator<Item = &SwitchAdmin>,
+) -> anyhow::Result<Audit> {
     check_conservation(pool).await?;
     let mut by_reference: BTreeMap<String, Vec<SwitchTransfer>> = BTreeMap::new();
-    for transfer in switch.transfers().await? {
-        by_reference.entry(transfer.reference.clone()).or_default().push(transfer);
+    for switch in switches {
+        for transfer in switch.transfers().await? {
+            by_reference.entry(transfer.reference.clone()).or_default().push(transfer);
+        }
     }
     let mut audit = Audit { payments: 0, debited: 0, open: 0 };
     let mut disagreements = Vec::new();

@@ -161,11 +161,12 @@ impl System {
         .await
     }
 
-    /// Compares bank and switch ([`auditor::compare`]). Called at the end of every test.
+    /// Compares bank and switches ([`auditor::compare`]). Called at the end of every test.
     ///
     /// # Errors
     /// Every disagreement.
     pub async fn audit(&self) -> anyhow::Result<Audit> {
-        auditor::compare(&self.database.pool, &self.switch).await
+        let switches = [&self.switch].into_iter().chain(self.other.as_ref().map(|other| &other.admin));
+        auditor::compare(&self.database.pool, switches).await
     }
 }
