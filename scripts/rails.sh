@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# `./dev up --rail NAME`: the demo on a real rail: the service with the rail's shipped profile, the mock switch with the rail's shape.
+# `./dev up --rail NAME`: the demo with a real rail as its first switch: the service with the rail's shipped profile, the mock switch with
+# the rail's shape.
 # docs/rails/README.md says what a payment does there.
 
 rail_names="sct_inst, fednow, rtp, upi, pix"
@@ -12,12 +13,12 @@ configure_rail() {
   esac
 }
 
-# write_rail_configuration NAME: the demo file, in which the rail's profile replaces the mock switch's. Needs the run's folder.
+# write_rail_configuration NAME: the demo file, in which the rail's profile replaces the first switch's. Needs the run's folder.
 write_rail_configuration() {
   local file=$dev_dir/rail.toml
-  {
-    sed '/^\[switches\.mock\.profile\]/,$d' "$root/deploy/demo.toml"
-    printf 'rail = "%s"\n' "$1"
-  } >"$file"
+  awk -v rail="$1" '
+    /^\[/ { in_profile = 0 }
+    /^\[switches\.mock\.profile\]/ { in_profile = 1; printf "rail = \"%s\"\n\n", rail }
+    !in_profile' "$root/deploy/demo.toml" >"$file"
   export PAYMENTS_CONFIG=$file
 }

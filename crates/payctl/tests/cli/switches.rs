@@ -36,10 +36,13 @@ fn parse(output: &str) -> Value {
 #[tokio::test]
 async fn payctl_lists_configured_switches_without_their_tokens() {
     let listed = switch(&["list"], &[]).await.success();
-    let mock = listed.lines().find(|line| line.starts_with("mock ")).unwrap();
-    assert!(mock.contains("   query      query dedup tombstone deadline cancel recall "), "{listed}");
+    let line = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap();
+    let (mock, sepa) = (line("mock "), line("sepa "));
+    assert!(mock.contains("   query          query dedup tombstone deadline cancel recall "), "{listed}");
     assert!(mock.contains("http://127.0.0.1:8090   safe"), "{listed}");
-    assert!(!switch(&["list", "--json"], &[]).await.success().contains("demo-switch-token"));
+    assert!(sepa.contains("   at_most_once   query deadline recall statement callback "), "{listed}");
+    let json = switch(&["list", "--json"], &[]).await.success();
+    assert!(!json.contains("demo-switch-token") && !json.contains("demo-sepa-token"));
 }
 
 #[tokio::test]
