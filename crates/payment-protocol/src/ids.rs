@@ -131,14 +131,19 @@ impl TxId {
     }
 }
 
-/// The first `hex_digits` of SHA-256 over the parts, each after its length.
-pub(crate) fn digest(parts: &[&str], hex_digits: usize) -> String {
+/// SHA-256 over the parts, each after its length.
+pub(crate) fn digest_bytes(parts: &[&str]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }
-    let nibbles = hash.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    hash.finalize().into()
+}
+
+/// The first `hex_digits` of SHA-256 over the parts, each after its length.
+pub(crate) fn digest(parts: &[&str], hex_digits: usize) -> String {
+    let nibbles = digest_bytes(parts).into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
     nibbles.take(hex_digits).filter_map(|nibble| char::from_digit(u32::from(nibble), 16)).collect()
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::id_scheme::IdScheme;
 use super::strategy::Strategy;
 use crate::ids::SwitchName;
 use crate::reject::RejectMeaning;
@@ -104,6 +105,13 @@ pub struct SwitchProfile {
     /// is absent from a statement complete beyond that time is void. `None`: absence proves nothing.
     #[serde(default, skip_serializing_if = "is_default")]
     pub settled_within_ms: Option<u64>,
+    /// The pattern of the id by which the switch knows a transfer.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub id_scheme: IdScheme,
+    /// The bank's own part of each id, as the scheme requires it: a BIC, an ISPB, the id of a connection. Copied into the payment with
+    /// the profile, so that a change of the configuration changes no id.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub participant: Option<String>,
 }
 
 /// Whether a field has the value that a profile without the field has; such a field is not stored with each payment.
@@ -189,6 +197,8 @@ impl SwitchProfile {
             ask_window_s: 0,
             query_is_repeat: false,
             settled_within_ms: None,
+            id_scheme: IdScheme::Plain,
+            participant: None,
         }
     }
 
