@@ -48,7 +48,8 @@ async fn s0_6_payments_of_two_switches_of_different_rails_settle_side_by_side() 
         system.wait_for_state(&payment.payment_id, "settled").await?;
         let switch = if *destination == DESTINATIONS[0] { "mock" } else { "other" };
         assert_eq!(system.payment(&payment.payment_id).await?["switch"], switch);
-        let is_there = async |admin: &SwitchAdmin| admin.transfer_status(&payment.reference).await;
+        let transfer = system.transfer_name(&payment.payment_id).await?;
+        let is_there = async |admin: &SwitchAdmin| admin.transfer_status(&transfer).await;
         let transfers = [is_there(&system.switch).await?, is_there(&second(&system)?.admin).await?];
         let settled = Some("SETTLED".to_owned());
         let expected = if switch == "mock" { [settled, None] } else { [None, settled] };
@@ -76,9 +77,10 @@ async fn r21b_a_switch_decides_nothing_about_a_payment_of_the_other_switch() -> 
             system.wait_for_state(&payment.payment_id, "submitted").await?;
             let callback = json!({"status": status, "amount_minor": AMOUNT_MINOR, "currency": "EUR",
                 "reason_code": "AC04"});
-            foreign.send_callback(&payment.reference, callback).await?;
+            let transfer = system.transfer_name(&payment.payment_id).await?;
+            foreign.send_callback(&transfer, callback).await?;
             until("the callback is answered with success", Duration::from_secs(60), || async {
-                let callbacks = foreign.callbacks(&payment.reference).await?;
+                let callbacks = foreign.callbacks(&transfer).await?;
                 Ok(callbacks.iter().any(|callback| callback["state"] == "DELIVERED").then_some(()))
             })
             .await?;
@@ -91,7 +93,7 @@ async fn r21b_a_switch_decides_nothing_about_a_payment_of_the_other_switch() -> 
             assert_eq!(system.state(&payment.payment_id).await?, "submitted", "{case}");
             assert_eq!(system.available().await?, before - AMOUNT_MINOR, "{case}");
 
-            own.finish_transfer(&payment.reference, "settle").await?;
+            own.finish_transfer(&transfer, "settle").await?;
             system.wait_for_state(&payment.payment_id, "settled").await?;
             assert_eq!(system.debits(&payment.payment_id).await?, [AMOUNT_MINOR], "{case}");
         }
@@ -109,14 +111,15 @@ async fn r21_the_signature_of_one_switch_is_refused_in_the_name_of_the_other() -
         switches[number].set_default_behaviour(json!({"outcome": "hold"})).await?;
         let payment = pay_to(&system, DESTINATIONS[number]).await?;
         system.wait_for_state(&payment.payment_id, "submitted").await?;
-        let success = TestCallback::success(&payment.reference, AMOUNT_MINOR);
+        let transfer = system.transfer_name(&payment.payment_id).await?;
+        let success = TestCallback::success(&transfer, AMOUNT_MINOR);
         for status in ["SUCCESS", "FAILURE", "RETURNED"] {
             let forged = TestCallback { switch: name, secret, status, ..success.clone() };
             assert_eq!(system.post_callback(&forged).await?, 401, "{status} at {name}");
         }
         assert_eq!(system.state(&payment.payment_id).await?, "submitted", "{name}");
         assert!(system.exceptions(&payment.payment_id).await?.is_empty(), "{name}");
-        switches[number].finish_transfer(&payment.reference, "settle").await?;
+        switches[number].finish_transfer(&transfer, "settle").await?;
         system.wait_for_state(&payment.payment_id, "settled").await?;
     }
     assert_eq!(system.audit().await?.debited, 2);

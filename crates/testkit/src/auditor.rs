@@ -144,7 +144,7 @@ pub async fn compare(
     let mut audit = Audit { payments: 0, debited: 0, open: 0 };
     let mut disagreements = Vec::new();
     let rows = sqlx::query(
-        "SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency,
+        "SELECT p.payment_id, coalesce(p.rail_id, p.tx_id || ':submit') AS reference, p.state, p.amount_minor, p.currency,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'reserve') AS reserved,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'debit') AS debited,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit') AS late,
@@ -158,7 +158,7 @@ pub async fn compare(
     .await?;
     for row in &rows {
         let payment = PaymentRow::read(row);
-        let transfers = by_reference.remove(&format!("{}:submit", payment.tx)).unwrap_or_default();
+        let transfers = by_reference.remove(&payment.reference).unwrap_or_default();
         audit.payments += 1;
         audit.open += usize::from(!payment.has_ended());
         audit.debited += usize::from(payment.net_debits() > 0);
@@ -178,7 +178,7 @@ pub async fn compare(
 /// A payment with the number of its journal entries of each kind.
 struct PaymentRow {
     id: String,
-    tx: String,
+    reference: String,
     state: String,
     amount_minor: i64,
     currency: String,
@@ -195,7 +195,7 @@ impl PaymentRow {
     fn read(row: &PgRow) -> Self {
         Self {
             id: row.get("payment_id"),
-            tx: row.get("tx_id"),
+            reference: row.get("reference"),
             state: row.get("state"),
             amount_minor: row.get("amount_minor"),
             currency: row.get("currency"),

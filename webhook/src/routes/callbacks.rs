@@ -11,7 +11,6 @@ use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_protocol::ids::{EventId, SwitchName};
-use payment_protocol::keys::Reference;
 use payment_protocol::report::IncomingReport;
 use serde::Serialize;
 use service_kit::problem::{Json, Path, Problem};
@@ -98,11 +97,8 @@ pub(crate) async fn receive_callback(
 
 /// The callback as a span of its payment's trace, whatever position in a trace the switch named.
 async fn callback_span(app: &App, callback: &Callback, headers: &HeaderMap, received_at: SystemTime) -> Span {
-    let tx_id = Reference::from_switch(&callback.reference).and_then(|reference| reference.tx_id());
-    let position = match tx_id {
-        Some(tx_id) => TraceParent::stored(app.ledger.trace_parent_of_transaction(&tx_id)).await,
-        None => None,
-    };
+    let stored = app.ledger.trace_parent_of_transfer(&callback.switch, &callback.reference);
+    let position = TraceParent::stored(stored).await;
     span(SpanKind::Server, "POST /callbacks/{switch}")
         .child_of(position.as_ref())
         .linked_to(trace_parent(headers).as_ref())

@@ -8,7 +8,6 @@ use payment_protocol::exception::ExceptionKind;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{EventId, PaymentId, SwitchName, TxId};
 use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
-use payment_protocol::keys::Reference;
 use payment_protocol::reject::Reject;
 use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{self, FinalStatusRuling};
@@ -32,7 +31,7 @@ pub struct Callback {
     pub switch: SwitchName,
     /// The switch's event id.
     pub event_id: EventId,
-    /// The reference as received.
+    /// The reference, or the rail's id, as received.
     pub reference: String,
     /// The reported status.
     pub status: CallbackStatus,
@@ -65,7 +64,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: not stored, or unknown; the switch repeats the callback.
     pub async fn store_callback(&self, callback: &Callback) -> Result<StoreCallbackOutcome, LedgerError> {
-        let tx_id = Reference::from_switch(&callback.reference).and_then(|reference| reference.tx_id());
+        let tx_id = self.named_transaction(&callback.switch, &callback.reference).await?;
         if callback.status == CallbackStatus::Success
             && let Some(tx_id) = tx_id.clone()
             && let Some(message) = self.group.run(SuccessStep { callback: callback.clone(), tx_id }).await
@@ -118,10 +117,11 @@ impl Ledger {
 }
 
 impl Callback {
-    fn report(&self) -> SettledReport {
+    /// The report about a payment, whose transfer it may call by the rail's id.
+    fn report(&self, locked: &LockedPayment) -> SettledReport {
         SettledReport {
             switch: self.switch.clone(),
-            reference: self.reference.clone(),
+            reference: locked.transfer_name().translate(&self.reference),
             amount_minor: self.amount_minor,
             currency: self.currency.clone(),
         }
@@ -161,7 +161,7 @@ impl GroupStep for SuccessStep {
         locked: &LockedPayment,
         _account: Option<&LockedAccount>,
     ) -> Result<Option<(Changes, InboxMessage)>, LedgerError> {
-        let report = self.callback.report();
+        let report = self.callback.report(locked);
         let answers_us = false;
         let is_plain = rules::settled_report(&locked.facts, &locked.expected(), &report, answers_us)
             == FinalStatusRuling::First
@@ -233,7 +233,7 @@ async fn apply_callback(
     let payment_id = &locked.payment_id;
     let open = locked.facts.state.end().is_none();
     if callback.status != CallbackStatus::Failure {
-        let report = callback.report();
+        let report = callback.report(locked);
         let ruling = if callback.status == CallbackStatus::Returned {
             write_returned(tx, locked, &report, FinalStatusSource::Callback).await?
         } else {

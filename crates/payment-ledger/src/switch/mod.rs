@@ -3,4 +3,5 @@
 pub mod callbacks;
 pub mod final_status;
 pub mod inbox;
+pub mod rail_id;
 pub mod submission_log;

@@ -45,7 +45,7 @@ impl IdScheme {
         self.age_max_ms().is_some()
     }
 
-    /// The form of the bank's own part of each id; `None` if there is none.
+    /// The form of the bank's own part of each id; `None` if an id has no such part.
     #[must_use]
     pub fn participant_form(self) -> Option<ParticipantForm> {
         Some(match self {
