@@ -24,6 +24,8 @@ fn participant(rail: Rail) -> &'static str {
 fn rail(rail: Rail, times: &[(&str, Value)], shape: Value) -> SystemOptions {
     let profile = json!({"participant": participant(rail)});
     let mut options = SystemOptions { rail: Some(rail.as_str()), profile, shape, ..SystemOptions::default() };
+    // A transfer with an id of another pattern is refused.
+    options.shape["id_pattern"] = rail.as_str().into();
     for field in ABSENT {
         options.shape[field] = false.into();
     }
