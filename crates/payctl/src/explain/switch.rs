@@ -8,7 +8,7 @@ use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
 use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::keys;
 use payment_protocol::profile::IdScheme;
-use payment_protocol::rail_id::TransferName;
+use payment_protocol::rail_id::{RailId, TransferName};
 use payment_protocol::submit::QueryAnswer;
 use serde::Serialize;
 use switch_client::client::STATEMENT_NOT_READ_TO_END;
@@ -111,7 +111,7 @@ pub(super) async fn query(
     let connected = switch.options.kind.connect(&switch.options, profile);
     let client = connected.map_err(|error| error.to_string())?;
     let id = PaymentId::new(row.view.payment_id.as_str()).map_err(|error| error.to_string())?;
-    let rail_id = ledger.stored_rail_id(&id).await.map_err(|error| error.to_string())?;
+    let rail_id = row.rail_id.clone().map(RailId::stored);
     if rail_id.is_none() && profile.id_scheme != IdScheme::Plain {
         return Err("the transfer has no id of the rail yet: nothing was sent".into());
     }

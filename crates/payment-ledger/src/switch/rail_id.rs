@@ -1,7 +1,7 @@
 //! The ids by which rails know our transfers: minted once for each payment, stored, and looked up when a rail names one.
 
 use payment_protocol::Payment;
-use payment_protocol::ids::{PaymentId, SwitchName, TxId};
+use payment_protocol::ids::{SwitchName, TxId};
 use payment_protocol::keys::{self, Reference};
 use payment_protocol::profile::IdScheme;
 use payment_protocol::rail_id::{RailId, TransferName};
@@ -27,9 +27,13 @@ impl Ledger {
         if payment.profile.id_scheme == IdScheme::Plain {
             return Ok(reference.into());
         }
-        let stored = self.stored_rail_id(&payment.payment_id).await?;
+        let id = payment.payment_id.as_str();
+        let stored = sqlx::query_scalar!("SELECT rail_id FROM payments WHERE payment_id = $1", id)
+            .fetch_optional(&self.pool)
+            .await?
+            .ok_or_else(|| LedgerError::UnknownPayment(id.to_owned()))?;
         let rail_id = match stored {
-            Some(rail_id) => Some(rail_id),
+            Some(rail_id) => Some(RailId::stored(rail_id)),
             None => {
                 let mut tx = self.pool.begin().await?;
                 let locked = lock_payment(&mut tx, &payment.payment_id).await?;
@@ -39,19 +43,6 @@ impl Ledger {
             }
         };
         Ok(TransferName { reference, rail_id })
-    }
-
-    /// The rail's id of the payment's transfer; `None` if none was minted.
-    ///
-    /// # Errors
-    /// [`LedgerError`].
-    pub async fn stored_rail_id(&self, payment_id: &PaymentId) -> Result<Option<RailId>, LedgerError> {
-        let id = payment_id.as_str();
-        let stored = sqlx::query_scalar!("SELECT rail_id FROM payments WHERE payment_id = $1", id)
-            .fetch_optional(&self.pool)
-            .await?
-            .ok_or_else(|| LedgerError::UnknownPayment(id.to_owned()))?;
-        Ok(stored.map(RailId::stored))
     }
 
     /// The transaction that a switch calls by this name: our reference, or an id of the rail, of this switch before any other. `None`
