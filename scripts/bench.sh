@@ -58,7 +58,7 @@ bench_payments() {
   build_release benches payctl mock-switch payments-api payment-worker background-worker notifier
   local bench=$REPLY/bench
   programs=${BENCH_PROGRAMS:-$REPLY}
-  for port in pg_port temporal_port temporal_ui_port switch_port api_port worker_metrics_port background_worker_metrics_port notifier_metrics_port nats_port switch_pg_port; do
+  for port in pg_port temporal_port temporal_ui_port switch_port sepa_switch_port api_port worker_metrics_port background_worker_metrics_port notifier_metrics_port nats_port switch_pg_port; do
     pick_port
     printf -v "$port" %s "$REPLY"
   done

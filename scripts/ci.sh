@@ -15,7 +15,7 @@ ci() {
   run_check "clippy" cargo clippy --workspace --all-targets -- -D warnings
   run_check "tests" "$root/dev" test
   pick_all_ports
-  run_check "the system starts and a payment settles" "$root/dev" up --once
+  run_check "the system starts and a payment settles through each switch" "$root/dev" up --once
   log_step "all checks passed"
 }
 
@@ -31,7 +31,7 @@ run_check() {
 # Picks free ports, so that the checks can run beside `./dev up`.
 pick_all_ports() {
   local setting
-  for setting in DEV_PG_PORT DEV_TEMPORAL_PORT DEV_TEMPORAL_UI_PORT DEV_SWITCH_PORT DEV_API_PORT \
+  for setting in DEV_PG_PORT DEV_TEMPORAL_PORT DEV_TEMPORAL_UI_PORT DEV_SWITCH_PORT DEV_SEPA_SWITCH_PORT DEV_API_PORT \
     DEV_WORKER_METRICS_PORT DEV_BACKGROUND_WORKER_METRICS_PORT DEV_NOTIFIER_METRICS_PORT DEV_NATS_PORT DEV_PLAYGROUND_PORT; do
     pick_port
     export "$setting=$REPLY"

@@ -12,6 +12,7 @@ require_free_ports() {
     "$temporal_port DEV_TEMPORAL_PORT the Temporal server" \
     "$temporal_ui_port DEV_TEMPORAL_UI_PORT the Temporal UI" \
     "$switch_port DEV_SWITCH_PORT the mock switch" \
+    "$sepa_switch_port DEV_SEPA_SWITCH_PORT the second mock switch" \
     "$api_port DEV_API_PORT the payments API" \
     "$worker_metrics_port DEV_WORKER_METRICS_PORT the payment-worker's metrics" \
     "$background_worker_metrics_port DEV_BACKGROUND_WORKER_METRICS_PORT the background-worker's metrics" \

@@ -5,6 +5,7 @@ pg_port=${DEV_PG_PORT:-5632}
 temporal_port=${DEV_TEMPORAL_PORT:-7233}
 temporal_ui_port=${DEV_TEMPORAL_UI_PORT:-8233}
 switch_port=${DEV_SWITCH_PORT:-8090}
+sepa_switch_port=${DEV_SEPA_SWITCH_PORT:-8091}
 api_port=${DEV_API_PORT:-8080}
 worker_metrics_port=${DEV_WORKER_METRICS_PORT:-9101}
 background_worker_metrics_port=${DEV_BACKGROUND_WORKER_METRICS_PORT:-9102}

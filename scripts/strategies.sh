@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# `./dev up --strategy NAME`: the demo with one of the five submit strategies, against a mock switch without the
+# `./dev up --strategy NAME`: the demo whose first switch has one of the five submit strategies, against a mock switch without the
 # capabilities that the strategy does without. docs/strategies.md compares them; tests/strategies/switch_kinds.rs has the same five
 # pairs of profile and switch.
 

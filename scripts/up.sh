@@ -1,5 +1,6 @@
 # shellcheck shell=bash
 # `./dev up`: starts the whole system on this machine, makes one payment, prints the addresses, and runs until Ctrl-C.
+# There are two switches: `mock`, which --strategy and --rail change, and `sepa`, which is always of the rail sct_inst.
 
 up() {
   local kind=up strategy='' rail='' workers=2 observes= cluster temporal_file broker_folder
@@ -65,13 +66,16 @@ up() {
   log_step "starting the message broker on port $nats_port"
   start_broker "$nats_port" "$broker_folder"
   start_services
-  make_demo_payment
-  [ "$kind" = up ] || return 0
+  make_demo_payment "$destination_account"
+  if [ "$kind" = once ]; then
+    make_demo_payment "$sepa_account"
+    return 0
+  fi
   print_addresses
   watch_processes
 }
 
-# The kept book of the mock switch has transfers as one kind of switch records them: another kind could not read them.
+# The kept book of the first switch has transfers as one kind of switch records them: another kind could not read them.
 require_same_switch() {
   local kept file=$dev_dir/strategy
   persistent_cluster_folder
@@ -101,9 +105,11 @@ configure_services() {
   switch_url=$(database_url "${switch_pg_port:-$pg_port}" mock_switch)
   api=http://127.0.0.1:$api_port
   mock_switch=http://127.0.0.1:$switch_port
+  sepa_switch=http://127.0.0.1:$sepa_switch_port
   background_worker_metrics=http://127.0.0.1:$background_worker_metrics_port
   notifier_metrics=http://127.0.0.1:$notifier_metrics_port
   export PAYMENTS_CONFIG=${PAYMENTS_CONFIG:-$root/deploy/demo.toml}
+  require_switches
   export PAYMENTS_DATABASE__URL=$payments_url
   export PAYMENTS_TEMPORAL__ADDRESS=http://127.0.0.1:$temporal_port
   export PAYMENTS_API__LISTEN=127.0.0.1:$api_port
@@ -113,6 +119,7 @@ configure_services() {
   export PAYMENTS_OUTBOUND_WEBHOOKS__MASTER_KEY=$REPLY
   export PAYMENTS_BROKER__URL=nats://127.0.0.1:$nats_port
   export PAYMENTS_SWITCHES__MOCK__BASE_URL=$mock_switch
+  export PAYMENTS_SWITCHES__SEPA__BASE_URL=$sepa_switch
   export MOCK_SWITCH_LISTEN=127.0.0.1:$switch_port
   export MOCK_SWITCH_DATABASE_URL=$switch_url
   export MOCK_SWITCH_CALLBACK_URL=$api/callbacks/mock
@@ -127,6 +134,15 @@ configure_services() {
     # Milliseconds after which the page shows a span; a killed process loses those that wait.
     export OTEL_BSP_SCHEDULE_DELAY=${OTEL_BSP_SCHEDULE_DELAY:-50}
   fi
+}
+
+# Both switches are in the configuration file: an address alone would be an incomplete section.
+require_switches() {
+  local name
+  for name in mock sepa; do
+    grep -q "^\[switches\.$name\]" "$PAYMENTS_CONFIG" ||
+      fail "the configuration file $PAYMENTS_CONFIG has no section [switches.$name]; copy it from deploy/demo.toml"
+  done
 }
 
 # Leaves the master key, from which the secrets of webhook endpoints are derived, in REPLY. It is kept as long as the
@@ -150,6 +166,9 @@ start_services() {
   log_step "starting the mock switch on port $switch_port"
   start_service mock-switch
   wait_ready mock-switch "$mock_switch/ready"
+  log_step "starting the second mock switch, of the rail sct_inst, on port $sepa_switch_port"
+  start_service mock-switch-sepa
+  wait_ready mock-switch-sepa "$sepa_switch/ready"
   log_step "applying the migrations and opening the demo accounts"
   run_in_foreground "$programs/payctl" migrate --database-url "$owner_url" >"$log_dir/migrate.log" 2>&1 || fail_with_log migrate \
       "the migrations failed; if the database is of another version of this repository, delete it with: ./dev reset"
@@ -201,9 +220,31 @@ start_workers() {
 # start_service NAME: starts the program of a service; a payment-worker has its number behind the name.
 start_service() {
   case $1 in
+    mock-switch-sepa)
+      start_sepa_switch
+      return
+      ;;
     payment-worker-*) export PAYMENTS_WORKER__METRICS_LISTEN=${worker_addresses[${1##*-} - 1]} ;;
   esac
   start_process "$1" "$programs/${1%-[1-9]}"
+}
+
+# The account that the demo pays through the second switch.
+sepa_account=AT-ERIN-EUR
+
+# Starts the second switch, which has a book, a token and a secret of its own. The settings hold for this process only, and take
+# precedence over those of the first switch; a rail's shape replaces any other.
+start_sepa_switch() {
+  MOCK_SWITCH_NAME=sepa MOCK_SWITCH_RAIL=sct_inst MOCK_SWITCH_LISTEN=127.0.0.1:$sepa_switch_port \
+    MOCK_SWITCH_DATABASE_URL=$(database_url "${switch_pg_port:-$pg_port}" mock_switch_sepa) \
+    MOCK_SWITCH_API_TOKEN=$(sepa_setting api_token) MOCK_SWITCH_CALLBACK_URL=$api/callbacks/sepa \
+    MOCK_SWITCH_CALLBACK_SECRET=$(sepa_setting callback_secrets) \
+    start_process mock-switch-sepa "$programs/mock-switch"
+}
+
+# sepa_setting KEY: prints the first text of a key in the section of the second switch.
+sepa_setting() {
+  sed -n "/^\[switches\.sepa\]/,/^\[/s/^$1 *= *\[*\"\([^\"]*\)\".*/\1/p" "$PAYMENTS_CONFIG"
 }
 
 fail_with_log() {
@@ -214,16 +255,17 @@ fail_with_log() {
 # json_text FIELD FILE: prints a text field of a flat JSON file without jq.
 json_text() { sed -n "s/.*\"$1\" *: *\"\([^\"]*\)\".*/\1/p" "$2" | head -n 1; }
 
-# Makes one payment over the API, as a customer does, and prints its steps until it has settled.
+# make_demo_payment ACCOUNT: makes one payment over the API, as a customer does, and prints its steps until it has settled, and
+# the switch that carried it.
 make_demo_payment() {
   local log=$log_dir/payment.log
-  log_step "paying 12.50 EUR from $source_account to $destination_account"
+  log_step "paying 12.50 EUR from $source_account to $1"
   # shellcheck disable=SC2016 # expanded by the inner shell
   run_in_foreground bash -c 'set -o pipefail; log=$1; shift; "$@" 2>&1 | tee "$log"' tee "$log" \
-    "$programs/payctl" pay --url "$api" --key "$api_key" --from "$source_account" --to "$destination_account" \
+    "$programs/payctl" pay --url "$api" --key "$api_key" --from "$source_account" --to "$1" \
     --amount 12.50 --currency EUR --watch ||
     fail "the payment did not settle; see the logs of the processes in $log_dir"
-  log_step "the payment settled"
+  log_step "the payment settled through the switch $(sed -n 's/.* to be sent by //p' "$log")"
   payment_id=$(grep -oE 'pay_[0-9a-f]{32}' "$log" | head -n 1 || true)
 }
 
@@ -235,7 +277,8 @@ print_addresses() {
   Break a payment yourself          http://127.0.0.1:$playground_port
 ${observes:+"  This payment's trace              http://127.0.0.1:$playground_port/traces#payment=$payment_id
 "}  API page                          $api/docs
-  Transfers at the mock switch      $mock_switch/admin/book
+  Transfers at the mock switches    $mock_switch/admin/book
+                                    $sepa_switch/admin/book
   Metrics                           $api/metrics
 $(printf '                                    http://%s/metrics\n' "${worker_addresses[@]}")
                                     $background_worker_metrics/metrics
@@ -247,11 +290,11 @@ $(printf '                                    http://%s/metrics\n' "${worker_add
 
     export PATH="$programs:\$PATH" PAYMENTS_CONFIG=${PAYMENTS_CONFIG#"$root"/} PAYMENTS_API_URL=$api \\
       PAYMENTS_DATABASE__URL=$owner_url PAYMENTS_TEMPORAL__ADDRESS=$PAYMENTS_TEMPORAL__ADDRESS \\
-      PAYMENTS_SWITCHES__MOCK__BASE_URL=$mock_switch $(env | grep '^PAYMENTS_SWITCHES__MOCK__PROFILE__' | sort | tr '\n' ' ')
+      PAYMENTS_SWITCHES__MOCK__BASE_URL=$mock_switch PAYMENTS_SWITCHES__SEPA__BASE_URL=$sepa_switch $(env | grep '^PAYMENTS_SWITCHES__MOCK__PROFILE__' | sort | tr '\n' ' ')
 
   To receive webhooks on this machine, see docs/operation.md, section "Outbound webhooks"
 
-  The next payment:
+  The next payment; to $sepa_account it goes through the second switch, SEPA Instant:
 
     curl -sS $api/api/v1/payments \\
       -H 'Authorization: Bearer $api_key' -H "Idempotency-Key: demo-\$RANDOM\$RANDOM" -H 'Content-Type: application/json' \\
@@ -330,7 +373,8 @@ meanwhile() {
     notifier) printf 'payments go on, notifications wait' ;;
     broker) printf 'payments go on, events wait in the outbox' ;;
     temporal) printf 'payments are accepted and stored, and wait for it' ;;
-    mock-switch) printf 'payments are accepted, and ask it again' ;;
+    mock-switch) printf 'payments are accepted, and ask it again; those of the other switch go on' ;;
+    mock-switch-sepa) printf 'payments through it are undecided until it answers; those of the other switch go on' ;;
     playground) printf 'payments go on' ;;
   esac
 }

@@ -10,9 +10,22 @@ pub(crate) const FIRST_ASK_AFTER_MS: u64 = 1_500;
 /// Features that no rail has.
 const ABSENT: [&str; 3] = ["cancel", "tombstone", "listing"];
 
+/// The bank's own part of a rail's ids.
+fn participant(rail: Rail) -> &'static str {
+    match rail {
+        Rail::SctInst => "DEMODEFF",
+        Rail::FedNow => "DEMO00001",
+        Rail::Rtp => "DEMO0000001",
+        Rail::Upi => "DEM",
+        Rail::Pix => "00000001",
+    }
+}
+
 fn rail(rail: Rail, times: &[(&str, Value)], shape: Value) -> SystemOptions {
-    let rail = Some(rail.as_str());
-    let mut options = SystemOptions { rail, profile: json!({}), shape, ..SystemOptions::default() };
+    let profile = json!({"participant": participant(rail)});
+    let mut options = SystemOptions { rail: Some(rail.as_str()), profile, shape, ..SystemOptions::default() };
+    // A transfer with an id of another pattern is refused.
+    options.shape["id_pattern"] = rail.as_str().into();
     for field in ABSENT {
         options.shape[field] = false.into();
     }

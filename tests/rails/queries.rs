@@ -20,7 +20,8 @@ async fn s0_5_a_lost_confirmation_is_asked_for_after_the_rails_own_time_and_sett
         let payment = system.pay("5.00").await?;
         system.wait_for_state(&payment.payment_id, "settled").await?;
         // One question: an earlier one would have been refused, and asked again.
-        assert_eq!(system.switch.request_count(&payment.reference, "query").await?, 1, "{name}");
+        let transfer = system.transfer_name(&payment.payment_id).await?;
+        assert_eq!(system.switch.request_count(&transfer, "query").await?, 1, "{name}");
         assert_eq!(system.audit().await?.debited, 1, "{name}");
     }
     Ok(())
@@ -35,7 +36,8 @@ async fn s0_5_a_customers_cancel_is_not_asked_about_before_the_rails_own_time() 
     system.cancel(&payment.payment_id).await?.error_for_status()?;
     // The switch's own clock ends the transfer; the first question comes after it and gets the reject.
     system.wait_for_state(&payment.payment_id, "cancelled").await?;
-    assert_eq!(system.switch.request_count(&payment.reference, "query").await?, 1);
+    let transfer = system.transfer_name(&payment.payment_id).await?;
+    assert_eq!(system.switch.request_count(&transfer, "query").await?, 1);
     assert_eq!(system.available().await?, OPENING_MINOR);
     system.audit().await?;
     Ok(())
@@ -51,12 +53,13 @@ async fn s0_5_the_fourth_question_is_never_asked() -> anyhow::Result<()> {
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "needs_operator").await?;
-    assert_eq!(system.switch.request_count(&payment.reference, "query").await?, 3);
+    let transfer = system.transfer_name(&payment.payment_id).await?;
+    assert_eq!(system.switch.request_count(&transfer, "query").await?, 3);
     assert_eq!(system.available().await?, OPENING_MINOR - 500, "held: the transfer may still settle");
     // The rail's own confirmation is followed still.
-    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.switch.finish_transfer(&transfer, "settle").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
-    assert_eq!(system.switch.request_count(&payment.reference, "query").await?, 3);
+    assert_eq!(system.switch.request_count(&transfer, "query").await?, 3);
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }

@@ -22,8 +22,9 @@ async fn fails_without_a_question(
         system.switch.set_default_behaviour(behaviour.clone()).await?;
         let payment = system.pay("5.00").await?;
         system.wait_for_state(&payment.payment_id, "failed").await?;
-        assert_eq!(system.switch.request_count(&payment.reference, "query").await?, 0, "{name}");
-        assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 1, "{name}");
+        let transfer = system.transfer_name(&payment.payment_id).await?;
+        assert_eq!(system.switch.request_count(&transfer, "query").await?, 0, "{name}");
+        assert_eq!(system.switch.request_count(&transfer, "submit").await?, 1, "{name}");
         assert_eq!(system.available().await?, OPENING_MINOR, "{name}");
         system.audit().await?;
     }
@@ -55,9 +56,10 @@ async fn s0_9_a_failure_without_a_final_code_is_asked_about_and_the_settlement_c
     system.wait_for_state(&payment.payment_id, "submitted").await?;
     let failure = json!({"status": "FAILURE", "reason": "not now", "reason_code": "XX99",
         "amount_minor": 500, "currency": "EUR"});
-    system.switch.send_callback(&payment.reference, failure).await?;
+    let transfer = system.transfer_name(&payment.payment_id).await?;
+    system.switch.send_callback(&transfer, failure).await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
-    assert!(system.switch.request_count(&payment.reference, "query").await? >= 1);
+    assert!(system.switch.request_count(&transfer, "query").await? >= 1);
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }

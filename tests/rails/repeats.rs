@@ -13,8 +13,9 @@ async fn s0_4_a_repeat_of_the_submit_learns_the_first_outcome_and_pays_once() ->
         system.switch.set_default_behaviour(json!({"callback": {"lose": true}})).await?;
         let payment = system.pay("5.00").await?;
         system.wait_for_state(&payment.payment_id, "settled").await?;
-        assert_eq!(system.switch.request_count(&payment.reference, "query").await?, 0, "{name}");
-        assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 2, "{name}");
+        let transfer = system.transfer_name(&payment.payment_id).await?;
+        assert_eq!(system.switch.request_count(&transfer, "query").await?, 0, "{name}");
+        assert_eq!(system.switch.request_count(&transfer, "submit").await?, 2, "{name}");
         assert_eq!(system.switch.transfers().await?.len(), 1, "{name}: the repeat is no second transfer");
         assert_eq!(system.audit().await?.debited, 1, "{name}");
     }

@@ -14,13 +14,15 @@ async fn s0_16_a_transfer_in_the_settlement_file_is_debited_after_the_questions_
     system.switch.set_default_behaviour(behaviour).await?;
     let payment = system.pay("5.00").await?;
     let spent = || async {
-        let queries = system.switch.request_count(&payment.reference, "query").await?;
+        let transfer = system.transfer_name(&payment.payment_id).await?;
+        let queries = system.switch.request_count(&transfer, "query").await?;
         Ok((queries >= 3).then_some(()))
     };
     testkit::wait::until("the queries are spent", std::time::Duration::from_secs(30), spent).await?;
-    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    let transfer = system.transfer_name(&payment.payment_id).await?;
+    system.switch.finish_transfer(&transfer, "settle").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
-    assert_eq!(system.switch.request_count(&payment.reference, "query").await?, 3);
+    assert_eq!(system.switch.request_count(&transfer, "query").await?, 3);
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }

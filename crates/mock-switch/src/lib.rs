@@ -12,7 +12,7 @@
 //! | `routes` | the HTTP API: `/v1` for banks, `/admin` for tests |
 //! | `book` | all SQL about transfers, their answers and their callbacks |
 //! | [`behaviour`], `plan`, [`sandbox`] | scripted misbehaviour, and which of it applies to a reference |
-//! | `rail` | the shapes of real rails |
+//! | `rail`, `id_pattern` | the shapes of real rails, and the patterns of their ids |
 //! | `completion_task`, `callbacks` | background tasks: complete due transfers, send callbacks |
 //! | `drop_connection` | closes a connection instead of answering |
 
@@ -25,6 +25,7 @@ mod completion_task;
 mod config;
 mod drop_connection;
 mod error;
+mod id_pattern;
 mod metrics;
 mod plan;
 mod rail;
@@ -36,6 +37,7 @@ mod state;
 mod status;
 
 pub use config::Config;
+pub use id_pattern::IdPattern;
 pub use metrics::METRICS;
 pub use rail::Rail;
 pub use server::{RunningSwitch, connect, start};

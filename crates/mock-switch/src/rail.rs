@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::id_pattern::IdPattern;
 use crate::settings::{RejectCodes, Shape};
 
 /// A rail whose behaviour this switch takes on.
@@ -29,6 +30,7 @@ impl Rail {
             Shape { tombstone: false, cancel: false, listing: false, recall: true, ..Shape::default() };
         match self {
             Self::SctInst => Shape {
+                id_pattern: IdPattern::SctInst,
                 dedup: false,
                 refuses_duplicates: true,
                 reject_codes: RejectCodes::Iso,
@@ -37,6 +39,7 @@ impl Rail {
                 ..none
             },
             Self::FedNow => Shape {
+                id_pattern: IdPattern::FedNow,
                 dedup: false,
                 refuses_duplicates: true,
                 reject_codes: RejectCodes::Iso,
@@ -45,6 +48,7 @@ impl Rail {
                 ..none
             },
             Self::Rtp => Shape {
+                id_pattern: IdPattern::Rtp,
                 query: false,
                 deadline: false,
                 statement: false,
@@ -53,6 +57,7 @@ impl Rail {
                 ..none
             },
             Self::Upi => Shape {
+                id_pattern: IdPattern::Upi,
                 dedup: false,
                 deadline: false,
                 recall: false,
@@ -63,6 +68,7 @@ impl Rail {
                 ..none
             },
             Self::Pix => Shape {
+                id_pattern: IdPattern::Pix,
                 query: false,
                 recall: false,
                 reject_codes: RejectCodes::Spi,

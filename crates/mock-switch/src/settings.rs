@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::book::submit::{DEADLINE_PASSED, DUPLICATE_REFERENCE};
 use crate::clock;
+use crate::id_pattern::IdPattern;
 use crate::plan::NOT_DECIDED_IN_TIME;
 use crate::status::TransferStatus;
 
@@ -58,6 +59,8 @@ pub struct Shape {
     /// The statement is complete only up to the last multiple of this many seconds, like the file of a settlement cycle; entries
     /// that ended later are not shown. Default 0: complete up to now.
     pub statement_cycle_s: u32,
+    /// The pattern that the reference of a submit must have; otherwise 400. Default any.
+    pub id_pattern: IdPattern,
 }
 
 /// The reason codes in the rejects of a switch.
@@ -116,6 +119,7 @@ impl Default for Shape {
             queries_max: 0,
             decides_within_ms: 0,
             statement_cycle_s: 0,
+            id_pattern: IdPattern::Any,
         }
     }
 }

@@ -34,6 +34,8 @@ CREATE TABLE payments (
     attempts_uncertain  boolean     NOT NULL DEFAULT false,
     -- By the switch's clock.
     submit_deadline     timestamptz,
+    -- The id by which the rail knows the transfer, minted with the first attempt or query; NULL where the switch takes our reference.
+    rail_id             text,
     -- The first cause of compensation.
     cause               jsonb,
     cancelling_since    timestamptz,
@@ -78,6 +80,8 @@ CREATE TABLE payments (
         (state IN ('settled', 'rejected', 'failed', 'timed_out', 'cancelled')) = (ended_at IS NOT NULL))
 );
 
+-- A rail knows each id once. Also the way from the name in a report to the payment, of whichever switch.
+CREATE UNIQUE INDEX payments_by_rail_id ON payments (rail_id, switch) WHERE rail_id IS NOT NULL;
 -- The queue of each switch, so that a claim reads no payment of a switch at its in-flight limit.
 CREATE INDEX payments_to_start ON payments (switch, (coalesce(start_postponed_until, accepted_at))) WHERE state = 'accepted';
 -- Also the order in which the hold audit reads open payments.
@@ -104,7 +108,7 @@ CREATE INDEX payments_ended_without_attempt ON payments (ended_at) WHERE attempt
 CREATE INDEX payments_submitted_to_account ON payments (switch, destination_account)
     WHERE ended_at IS NULL AND (attempts > 0 OR attempts_uncertain) AND profile ->> 'strategy' = 'validate';
 
--- The final status, the run and the end are written once; only a return replaces the final status.
+-- The final status, the run, the rail's id and the end are written once; only a return replaces the final status.
 CREATE FUNCTION guard_payment() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF OLD.final_status IS NOT NULL AND NEW.final_status IS DISTINCT FROM OLD.final_status
@@ -114,6 +118,10 @@ BEGIN
     END IF;
     IF OLD.run_id IS NOT NULL AND NEW.run_id IS DISTINCT FROM OLD.run_id THEN
         RAISE EXCEPTION 'the run of payment % is final: %', OLD.payment_id, OLD.run_id USING ERRCODE = 'restrict_violation';
+    END IF;
+    IF OLD.rail_id IS NOT NULL AND NEW.rail_id IS DISTINCT FROM OLD.rail_id THEN
+        RAISE EXCEPTION 'the id of the transfer of payment % is final: %', OLD.payment_id, OLD.rail_id
+            USING ERRCODE = 'restrict_violation';
     END IF;
     IF OLD.ended_at IS NOT NULL AND NEW.state <> OLD.state THEN
         RAISE EXCEPTION 'payment % has ended: %', OLD.payment_id, OLD.state USING ERRCODE = 'restrict_violation';

@@ -58,6 +58,10 @@ impl From<sqlx::Error> for LedgerError {
         let class = error
             .as_database_error()
             .and_then(|db| db.code().map(|code| code.chars().take(2).collect::<String>()));
+        // Two payments minted one id at the same instant: a repeat mints another.
+        if error.as_database_error().and_then(|db| db.constraint()) == Some("payments_by_rail_id") {
+            return Self::Unavailable(error);
+        }
         match class.as_deref() {
             Some("23" | "22") => Self::Refused(error),
             _ => Self::Unavailable(error),

@@ -5,6 +5,7 @@ use payment_protocol::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, Rese
 use payment_protocol::ids::{AccountId, PaymentId, RunId, TxId};
 use payment_protocol::keys;
 use payment_protocol::money::{Money, parse_currency};
+use payment_protocol::rail_id::RailId;
 use payment_protocol::report::ExpectedTransfer;
 use payment_protocol::{PaymentState, SwitchProfile};
 use sqlx::PgConnection;
@@ -23,6 +24,9 @@ pub(crate) struct LockedPayment {
     pub(crate) money: Money,
     pub(crate) profile: SwitchProfile,
     pub(crate) submit_deadline: Option<jiff::Timestamp>,
+    pub(crate) accepted_at: jiff::Timestamp,
+    /// The rail's id of the transfer; `None` before it was minted, and where the switch takes our reference.
+    pub(crate) rail_id: Option<RailId>,
     pub(crate) cancelling_ms: u64,
     /// Whether the payment needs an operator, or did earlier.
     pub(crate) needed_operator: bool,
@@ -110,6 +114,8 @@ struct LockedPaymentRow {
     last_ask_age_ms: Option<i64>,
     attempts_uncertain: bool,
     submit_deadline: Option<jiff_sqlx::Timestamp>,
+    accepted_at: jiff_sqlx::Timestamp,
+    rail_id: Option<String>,
     cause: Option<serde_json::Value>,
     final_status: Option<String>,
     first_attempt_age_ms: Option<i64>,
@@ -200,7 +206,8 @@ async fn read_locked(
                   p.destination_account AS "destination_account!", p.end_to_end_id, p.amount_minor AS "amount_minor!",
                   p.currency AS "currency!", p.profile AS "profile!", p.state AS "state!", p.run_id, p.attempts AS "attempts!",
                   p.asks AS "asks!",
-                  (extract(epoch FROM clock_timestamp() - p.last_asked_at) * 1000)::bigint AS last_ask_age_ms, p.attempts_uncertain AS "attempts_uncertain!", p.submit_deadline, p.cause, p.final_status,
+                  (extract(epoch FROM clock_timestamp() - p.last_asked_at) * 1000)::bigint AS last_ask_age_ms, p.attempts_uncertain AS "attempts_uncertain!", p.submit_deadline, p.accepted_at AS "accepted_at!: jiff_sqlx::Timestamp", p.rail_id,
+                  p.cause, p.final_status,
                   (extract(epoch FROM clock_timestamp() - coalesce(
                        p.first_attempt_at, CASE WHEN p.attempts_uncertain THEN p.accepted_at END)) * 1000)::bigint
                       AS first_attempt_age_ms,
@@ -280,6 +287,8 @@ impl LockedPaymentRow {
             money,
             profile,
             submit_deadline: self.submit_deadline.map(|at| at.to_jiff()),
+            accepted_at: self.accepted_at.to_jiff(),
+            rail_id: self.rail_id.map(RailId::stored),
             cancelling_ms: unsigned_ms(self.cancelling_ms),
             needed_operator: self.needed_operator,
             too_late: self.too_late,

@@ -69,7 +69,7 @@ async fn every_submit_attempt_sends_the_same_transfer(pool: PgPool) {
         bank.ledger.record_attempt(&p.id, &first_run(), switch_time, false, None).await.unwrap();
     assert_eq!(ruling, Send(1));
     let first = first.unwrap();
-    assert_eq!(first.reference.as_str(), format!("{}:submit", p.tx));
+    assert_eq!(first.name.on_wire(), format!("{}:submit", p.tx));
     assert_eq!((first.money, first.destination_account.as_str()), (eur(AMOUNT_MINOR), "DE-far-away"));
     assert_eq!(first.end_to_end_id.as_deref(), Some("invoice k"));
     let distance = first.deadline.duration_since(switch_time);

@@ -113,36 +113,93 @@ id!(
 );
 
 impl PaymentId {
-    /// Derives the id from the request's origin (S1.7). Each part is hashed after its length, so that two
-    /// different triples never have the same input: (`ab`, `c`) differs from (`a`, `bc`).
+    /// Derives the id from the request's origin (S1.7): the cell in two hex digits, then 30 hex digits (120 bits) of a hash. Each part is
+    /// hashed after its length, so that two different triples never have the same input: (`ab`, `c`) differs from (`a`, `bc`).
     #[must_use]
     pub fn derive(tenant: &TenantId, client: &ClientId, idempotency_key: &str) -> Self {
-        let id =
-            format!("pay_{}", digest(&["payment", tenant.as_str(), client.as_str(), idempotency_key], 32));
+        let cell = Cell::of(tenant, client, idempotency_key);
+        let hash = digest(&["payment", tenant.as_str(), client.as_str(), idempotency_key], 30);
+        let id = format!("pay_{cell}{hash}");
         debug_assert!(Self::new(id.as_str()).is_ok(), "{id:?} is no payment id");
+        debug_assert_eq!(Self(id.clone()).cell(), Some(cell), "{id:?} does not name its cell");
         Self(id)
+    }
+
+    /// The cell that the id names; `None` if the id was not derived here.
+    #[must_use]
+    pub fn cell(&self) -> Option<Cell> {
+        Cell::named_by(self.as_str(), "pay_")
     }
 }
 
 impl TxId {
-    /// Derives the transaction id. Its 24 hex digits (96 bits) keep `{tx_id}:submit` within the 35
-    /// characters that ISO 20022 allows an end-to-end reference.
+    /// Derives the transaction id: the payment's cell in two hex digits, then 22 hex digits (88 bits) of a hash. They keep
+    /// `{tx_id}:submit` within the 35 characters that ISO 20022 allows an end-to-end reference.
     #[must_use]
     pub fn derive(payment: &PaymentId) -> Self {
-        let id = format!("tx_{}", digest(&["transaction", payment.as_str()], 24));
+        let cell = payment.cell().unwrap_or(Cell::FIRST);
+        let id = format!("tx_{cell}{}", digest(&["transaction", payment.as_str()], 22));
         debug_assert!(Self::new(id.as_str()).is_ok(), "{id:?} is no transaction id");
+        debug_assert_eq!(Self(id.clone()).cell(), Some(cell), "{id:?} does not name its cell");
         Self(id)
+    }
+
+    /// The cell that the id names; `None` if the id was not derived here.
+    #[must_use]
+    pub fn cell(&self) -> Option<Cell> {
+        Cell::named_by(self.as_str(), "tx_")
     }
 }
 
-/// The first `hex_digits` of SHA-256 over the parts, each after its length.
-pub(crate) fn digest(parts: &[&str], hex_digits: usize) -> String {
+/// A cell: one installation of the service with a database of its own, which has a part of the payments. There is one today. Ids have
+/// a place for its number, so that a payment leads to its cell wherever its id is seen: in a callback, at an operator, in a client's books.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cell(u8);
+
+impl Cell {
+    /// The only cell today.
+    pub const FIRST: Self = Self(0);
+
+    /// The cell of a payment. It follows from the request's origin and from nothing else in the request: a repeat of the request, even
+    /// with another source account, must reach the database that has the first one's idempotency key, or it would pay twice.
+    #[must_use]
+    pub fn of(_tenant: &TenantId, _client: &ClientId, _idempotency_key: &str) -> Self {
+        Self::FIRST
+    }
+
+    /// The number, 0 to 255.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    fn named_by(id: &str, prefix: &str) -> Option<Self> {
+        let digits = id.strip_prefix(prefix)?.get(..2)?;
+        let is_hex = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        u8::from_str_radix(digits, 16).ok().filter(|_| is_hex).map(Self)
+    }
+}
+
+/// Two hex digits.
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02x}", self.0)
+    }
+}
+
+/// SHA-256 over the parts, each after its length.
+pub(crate) fn digest_bytes(parts: &[&str]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }
-    let nibbles = hash.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    hash.finalize().into()
+}
+
+/// The first `hex_digits` of SHA-256 over the parts, each after its length.
+pub(crate) fn digest(parts: &[&str], hex_digits: usize) -> String {
+    let nibbles = digest_bytes(parts).into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
     nibbles.take(hex_digits).filter_map(|nibble| char::from_digit(u32::from(nibble), 16)).collect()
 }
 
@@ -159,6 +216,26 @@ mod tests {
         assert_ne!(id("t", "c", "k"), id("t", "ck", "k"));
         assert_ne!(id("ta", "b", "k"), id("t", "ab", "k"));
         assert_ne!(id("t", "c1", "k"), id("t", "c", "1k"));
+    }
+
+    #[test]
+    fn a_payment_and_its_transaction_name_the_cell_and_keep_their_lengths() {
+        let origin = |key: &str| (TenantId::new("t").unwrap(), ClientId::new("c").unwrap(), key.to_owned());
+        for key in 0..200 {
+            let (tenant, client, key) = origin(&key.to_string());
+            let payment = PaymentId::derive(&tenant, &client, &key);
+            let tx = TxId::derive(&payment);
+            assert_eq!((payment.cell(), tx.cell()), (Some(Cell::FIRST), Some(Cell::FIRST)));
+            assert!(payment.as_str().starts_with("pay_00") && tx.as_str().starts_with("tx_00"));
+            assert_eq!((payment.as_str().len(), tx.as_str().len()), (36, 27));
+        }
+        // A transaction is in the cell of its payment.
+        let elsewhere = PaymentId::new("pay_a70123456789abcdef0123456789abcd").unwrap();
+        assert_eq!(elsewhere.cell().map(Cell::number), Some(0xa7));
+        assert_eq!(TxId::derive(&elsewhere).cell(), elsewhere.cell());
+        for foreign in ["pay_1", "pay_+1", "pay_A7", "a7", "tx_a7"] {
+            assert_eq!(PaymentId::new(foreign).ok().and_then(|id| id.cell()), None, "{foreign}");
+        }
     }
 
     #[test]

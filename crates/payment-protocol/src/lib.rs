@@ -31,6 +31,7 @@ pub mod payment;
 pub mod poll;
 pub mod port;
 pub mod profile;
+pub mod rail_id;
 pub mod recall;
 pub mod reject;
 pub mod report;

@@ -3,6 +3,9 @@
 //!
 //! An answer is definite only if it has the documented form and names our transfer. Any other is unknown, no answer or our fault; a
 //! client never turns it into a failure, and never repeats a call by itself: the caller decides.
+//!
+//! A message carries the id by which the rail knows the transfer; the protocol knows our reference. The client exchanges the two, so
+//! that a report names our reference exactly if the message named our transfer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +15,9 @@ use jiff::Timestamp;
 use payment_protocol::SwitchProfile;
 use payment_protocol::cancel::CancelAnswer;
 use payment_protocol::ids::SwitchName;
-use payment_protocol::keys::{CompensationKey, Reference, StepKey};
+use payment_protocol::keys::{CompensationKey, StepKey};
 use payment_protocol::money::Money;
+use payment_protocol::rail_id::TransferName;
 use payment_protocol::recall::RecallAnswer;
 use payment_protocol::report::{Incoming, StatementLine};
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
@@ -122,7 +126,7 @@ impl SwitchKind {
 #[derive(Clone, Debug)]
 pub struct TransferOrder {
     /// Identifies the transfer at the switch.
-    pub reference: Reference,
+    pub name: TransferName,
     /// The amount and currency.
     pub money: Money,
     /// The account at the destination bank.
@@ -136,8 +140,8 @@ pub struct TransferOrder {
 /// The transfer that a call is about.
 #[derive(Clone, Copy, Debug)]
 pub enum TransferRef<'a> {
-    /// A transfer by our reference.
-    Reference(&'a Reference),
+    /// A transfer by our reference, or the id by which its rail knows it.
+    Name(&'a TransferName),
     /// At a switch without references: by the switch's own id or, if that is unknown, by lookup in the listing.
     LookupKey(&'a LookupKey),
 }
@@ -156,8 +160,8 @@ pub struct SwitchReply<A> {
 /// Identifies a transfer without its reference: in the listing of a switch without references, or in a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupKey {
-    /// Our reference, under which a match is reported.
-    pub reference: Reference,
+    /// How the transfer is called; a match is reported under our reference.
+    pub name: TransferName,
     /// Position before the transfer was sent: the newest transfer to the account ([`SwitchClient::marker`]), or a
     /// position in the statement ([`SwitchClient::statement_position`]). `None` if none was recorded; in the listing that
     /// means that nothing was sent.

@@ -11,8 +11,10 @@
 //! ...
 //!
 //! [switches.instant]
-//! rail = "sct_inst"              # the shipped profile of a real rail; `profile` names only what differs
-//! ...
+//! rail = "sct_inst"              # the shipped profile of a real rail; `profile` names only what differs, and the bank's own part
+//! ...                            # of the rail's ids
+//! [switches.instant.profile]
+//! participant = "DEMODEFF"
 //! ```
 
 use std::collections::BTreeMap;
@@ -21,6 +23,7 @@ use std::fmt;
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{AccountId, SwitchName};
 use payment_protocol::profile::{ProfileError, Rail};
+use payment_protocol::rail_id::MintError;
 use secrecy::SecretString;
 use serde::Deserialize;
 
@@ -96,6 +99,17 @@ pub enum SwitchConfigError {
         #[source]
         source: ProfileError,
     },
+    /// The bank's own part of the rail's ids is missing or malformed.
+    #[error(
+        "the configuration section [switches.{switch}.profile] lacks what the ids of the rail need, so the process does not start"
+    )]
+    Participant {
+        /// The switch.
+        switch: String,
+        /// What is needed.
+        #[source]
+        source: MintError,
+    },
     /// The switch sends callbacks that cannot be verified.
     #[error(
         "the configuration section [switches.{0}] has has_callback = true but no callback_secrets; add the secret with which the switch signs its callbacks"
@@ -161,6 +175,9 @@ impl Switches {
                 nearest: NearestSafeProfile::to(&profile),
                 source,
             })?;
+            profile
+                .check_participant()
+                .map_err(|source| SwitchConfigError::Participant { switch: text.clone(), source })?;
             for warning in warnings {
                 tracing::warn!(switch = %name, %warning, "the profile of a switch is safe but has a warning: payments through the switch may need an operator");
             }
@@ -288,11 +305,19 @@ mod tests {
     fn a_switch_takes_the_shipped_profile_of_its_rail_and_overrides_single_fields() {
         let mut instant = switch(&["DE"], &[]);
         instant["rail"] = "sct_inst".into();
-        instant["profile"] = serde_json::json!({"sla_ms": 1_000, "asks_max": 0});
+        instant["profile"] = serde_json::json!({"sla_ms": 1_000, "asks_max": 0, "participant": "DEMODEFF"});
         let checked = switches(serde_json::json!({"instant": instant})).check().unwrap();
         let (name, _, profile) = checked.iter().next().unwrap();
         let shipped = Rail::SctInst.profile(name).unwrap();
-        assert_eq!(*profile, SwitchProfile { sla_ms: 1_000, ..shipped });
+        let participant = Some("DEMODEFF".to_owned());
+        assert_eq!(*profile, SwitchProfile { sla_ms: 1_000, participant, ..shipped });
+        for missing in [serde_json::json!({}), serde_json::json!({"participant": "DEMO"})] {
+            instant["profile"] = missing;
+            let error = switches(serde_json::json!({"instant": instant.clone()})).check().unwrap_err();
+            let SwitchConfigError::Participant { source, .. } = error else { panic!("{error}") };
+            let expected = "id_scheme = \"sct_inst\" needs participant, the bank's BIC, 8 or 11 characters of A-Z and 0-9; set participant in the switch's profile";
+            assert_eq!(source.to_string(), expected);
+        }
         instant["profile"] = serde_json::json!({"sla": 1_000});
         let error = switches(serde_json::json!({"instant": instant.clone()})).check().unwrap_err();
         assert!(error.to_string().contains("there is no key sla"), "{error}");

@@ -113,7 +113,7 @@ fn tx() -> TxId {
 
 fn lookup_key(marker: Option<&str>, transfer_id: Option<&str>) -> LookupKey {
     LookupKey {
-        reference: keys::submit(&tx()),
+        name: keys::submit(&tx()).into(),
         marker: marker.map(str::to_owned),
         transfer_id: transfer_id.map(str::to_owned),
         creditor_account: "FR-BOB".into(),
@@ -283,7 +283,7 @@ async fn s0_16_a_new_client_reads_a_long_statement_from_a_recorded_position() {
     assert_eq!(code(&client.statement(&marker).await.answer), "settled");
     assert_eq!(*requests.lock().unwrap(), ["/v1/statement?limit=1000&after=9500"]);
     let other =
-        LookupKey { reference: keys::submit(&TxId::derive(&PaymentId::new("pay_2").unwrap())), ..marker };
+        LookupKey { name: keys::submit(&TxId::derive(&PaymentId::new("pay_2").unwrap())).into(), ..marker };
     assert_eq!(code(&client.statement(&other).await.answer), "not listed");
     assert_eq!(client.statement_position().await.as_deref(), Some("10001"));
     assert_eq!(requests.lock().unwrap().len(), 2);

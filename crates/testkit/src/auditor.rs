@@ -153,20 +153,25 @@ pub async fn sample_during<T>(
     Ok((result, samples.load(Ordering::Relaxed) + 1))
 }
 
-/// Compares bank and switch. To be called when every payment has ended or needs an operator.
+/// Compares the bank with its switches. To be called when every payment has ended or needs an operator.
 ///
 /// # Errors
 /// Every disagreement, one per line.
-pub async fn compare(pool: &PgPool, switch: &SwitchAdmin) -> anyhow::Result<Audit> {
+pub async fn compare(
+    pool: &PgPool,
+    switches: impl IntoIterator<Item = &SwitchAdmin>,
+) -> anyhow::Result<Audit> {
     check_conservation(pool).await?;
     let mut by_reference: BTreeMap<String, Vec<SwitchTransfer>> = BTreeMap::new();
-    for transfer in switch.transfers().await? {
-        by_reference.entry(transfer.reference.clone()).or_default().push(transfer);
+    for switch in switches {
+        for transfer in switch.transfers().await? {
+            by_reference.entry(transfer.reference.clone()).or_default().push(transfer);
+        }
     }
     let mut audit = Audit { payments: 0, debited: 0, open: 0 };
     let mut disagreements = Vec::new();
     let rows = sqlx::query(
-        "SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency,
+        "SELECT p.payment_id, coalesce(p.rail_id, p.tx_id || ':submit') AS reference, p.state, p.amount_minor, p.currency,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'reserve') AS reserved,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'debit') AS debited,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit') AS late,
@@ -181,7 +186,7 @@ pub async fn compare(pool: &PgPool, switch: &SwitchAdmin) -> anyhow::Result<Audi
     .await?;
     for row in &rows {
         let payment = PaymentRow::read(row);
-        let transfers = by_reference.remove(&format!("{}:submit", payment.tx)).unwrap_or_default();
+        let transfers = by_reference.remove(&payment.reference).unwrap_or_default();
         audit.payments += 1;
         audit.open += usize::from(!payment.has_ended());
         audit.debited += usize::from(payment.net_debits() > 0);
@@ -201,7 +206,7 @@ pub async fn compare(pool: &PgPool, switch: &SwitchAdmin) -> anyhow::Result<Audi
 /// A payment with the number of its journal entries of each kind.
 struct PaymentRow {
     id: String,
-    tx: String,
+    reference: String,
     state: String,
     amount_minor: i64,
     currency: String,
@@ -218,7 +223,7 @@ impl PaymentRow {
     fn read(row: &PgRow) -> Self {
         Self {
             id: row.get("payment_id"),
-            tx: row.get("tx_id"),
+            reference: row.get("reference"),
             state: row.get("state"),
             amount_minor: row.get("amount_minor"),
             currency: row.get("currency"),

@@ -5,14 +5,15 @@ use serde_json::Value;
 
 use crate::system::{OTHER_SECRET, SWITCH_SECRET, SWITCH_TOKEN, SystemOptions, WEBHOOKS_MASTER_KEY};
 
-/// Renders the file. Both switches have the address `base_url`.
+/// Renders the file. The switches have the addresses `base_url` and `other_url`.
 pub(crate) fn render(
     database_url: &str,
     temporal_address: &str,
     task_queue: &str,
-    base_url: &str,
+    (base_url, other_url): (&str, &str),
     options: &SystemOptions,
 ) -> anyhow::Result<String> {
+    let rail = |rail: Option<&str>| rail.map(|rail| format!("rail = {rail:?}\n")).unwrap_or_default();
     let profile = |profile: &Value| -> anyhow::Result<String> {
         let fields = profile.as_object().context("the switch profile is not a JSON object")?;
         Ok(fields.iter().map(|(field, value)| format!("{field} = {value}\n")).collect())
@@ -34,15 +35,16 @@ pub(crate) fn render(
         options.cached_workflows,
         options.lock_grants_max,
         options.broker_url,
-        options.rail.map(|rail| format!("rail = {rail:?}\n")).unwrap_or_default(),
+        rail(options.rail),
         options.claims_limit_minor.map(|minor| format!("claims_limit_minor = {minor}\n")).unwrap_or_default(),
         profile(&options.profile)?,
     );
-    if let Some(other) = &options.other_profile {
+    if let Some(other) = &options.other {
         text.push_str(&format!(
-            "\n[switches.other]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
-             callback_secrets = [{OTHER_SECRET:?}]\nroutes = [\"YY\"]\n\n[switches.other.profile]\n{}",
-            profile(other)?,
+            "\n[switches.other]\nbase_url = {other_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
+             callback_secrets = [{OTHER_SECRET:?}]\nroutes = [\"YY\"]\n{}\n[switches.other.profile]\n{}",
+            rail(other.rail),
+            profile(&other.profile)?,
         ));
     }
     Ok(text)

@@ -11,7 +11,6 @@ use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_protocol::ids::{EventId, SwitchName};
-use payment_protocol::keys::Reference;
 use payment_protocol::report::{Incoming, IncomingReport};
 use payment_protocol::returns::{PostingReport, ReturnReport};
 use serde::Serialize;
@@ -109,11 +108,8 @@ async fn callback_span(
     headers: &HeaderMap,
     received_at: SystemTime,
 ) -> Span {
-    let tx_id = Reference::from_switch(report.reference()).and_then(|reference| reference.tx_id());
-    let position = match tx_id {
-        Some(tx_id) => TraceParent::stored(app.ledger.trace_parent_of_transaction(&tx_id)).await,
-        None => None,
-    };
+    let stored = app.ledger.trace_parent_of_transfer(switch, report.reference());
+    let position = TraceParent::stored(stored).await;
     span(SpanKind::Server, "POST /callbacks/{switch}")
         .child_of(position.as_ref())
         .linked_to(trace_parent(headers).as_ref())

@@ -48,6 +48,10 @@ pub(super) async fn submit(
     Json(body): Json<SubmitBody>,
 ) -> Result<Response, RequestError> {
     let order = body.check()?;
+    if !switch.settings.current().shape.id_pattern.accepts(&order.reference) {
+        let detail = "the reference does not have the pattern of this rail; send an id in its pattern";
+        return Err(Problem::bad_request("malformed_reference", detail).into());
+    }
     let amount = Some(order.amount_minor);
     let (plan, fault) =
         next_fault(&switch, &order.reference, Operation::Submit, amount, |b| b.submit.as_ref()).await?;

@@ -176,3 +176,20 @@ async fn the_mock_switch_admin_api_can_be_disabled(options: PgPoolOptions, conne
     }
     switch.stop().await;
 }
+
+#[sqlx::test(migrator = "mock_switch::MIGRATOR")]
+async fn a_switch_of_a_rail_refuses_a_reference_of_another_pattern(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let switch =
+        TestSwitch::with(options, connect, |config| config.rail = Some(mock_switch::Rail::Pix)).await;
+    for wrong in ["tx_0123456789abcdef01234567:submit", "E00000001202613012359ABCDEF01234"] {
+        let (status, problem) = switch.submit(order(wrong)).await;
+        assert_eq!((status, &problem["code"]), (400, &json!("malformed_reference")), "{wrong}");
+        assert_eq!(switch.book(wrong).await["requests"], json!({}), "nothing is recorded");
+    }
+    let (status, _) = switch.submit(order("E00000001202603012359ABCDEF01234")).await;
+    assert_eq!(status, 202);
+    switch.stop().await;
+}

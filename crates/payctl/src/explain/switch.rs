@@ -7,6 +7,8 @@ use payment_ledger::Ledger;
 use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
 use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::keys;
+use payment_protocol::profile::IdScheme;
+use payment_protocol::rail_id::{RailId, TransferName};
 use payment_protocol::submit::QueryAnswer;
 use serde::Serialize;
 use switch_client::client::STATEMENT_NOT_READ_TO_END;
@@ -109,10 +111,14 @@ pub(super) async fn query(
     let connected = switch.options.kind.connect(&switch.options, profile);
     let client = connected.map_err(|error| error.to_string())?;
     let id = PaymentId::new(row.view.payment_id.as_str()).map_err(|error| error.to_string())?;
-    let reference = keys::submit(&TxId::derive(&id));
+    let rail_id = row.rail_id.clone().map(RailId::stored);
+    if rail_id.is_none() && profile.id_scheme != IdScheme::Plain {
+        return Err("the transfer has no id of the rail yet: nothing was sent".into());
+    }
+    let name = TransferName { reference: keys::submit(&TxId::derive(&id)), rail_id };
     let stored = ledger.lookup_key(&id).await.map_err(|error| error.to_string())?;
     let key = LookupKey {
-        reference: reference.clone(),
+        name: name.clone(),
         marker: stored.marker,
         transfer_id: stored.transfer_id,
         creditor_account: stored.destination_account,
@@ -120,7 +126,7 @@ pub(super) async fn query(
     };
     let request = async {
         match method {
-            LookupMethod::Query => client.query(TransferRef::Reference(&reference)).await,
+            LookupMethod::Query => client.query(TransferRef::Name(&name)).await,
             LookupMethod::ReadBack => client.query(TransferRef::LookupKey(&key)).await,
             LookupMethod::Statement => read_statement(&*client, &key).await,
         }

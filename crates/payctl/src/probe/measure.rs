@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
+use payment_protocol::SwitchProfile;
 use tokio::time::{Instant, sleep};
 
 use super::findings::{CapabilityMeasurement, ClockOffset, Findings, ProbeTransferView, SwitchCapability};
@@ -32,6 +33,8 @@ const EXPIRED_BY: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Probe {
     pub(super) http: SwitchHttp,
+    /// The configured profile, for the pattern of the references.
+    pub(super) profile: SwitchProfile,
     /// Part of every reference of this probe.
     pub(super) run: String,
     pub(super) records: Vec<TransferRecord>,
@@ -46,7 +49,7 @@ pub(crate) struct Probe {
 
 impl Probe {
     /// A probe of the switch; sends nothing yet. `run` consists of letters and digits and is new for each probe.
-    pub(crate) fn new(http: SwitchHttp, run: String) -> Self {
+    pub(crate) fn new(http: SwitchHttp, profile: SwitchProfile, run: String) -> Self {
         let mut findings = Findings::default();
         findings.record(SwitchCapability::Callback, Unknown, "payctl receives no callbacks");
         for capability in SwitchCapability::ALL {
@@ -57,6 +60,7 @@ impl Probe {
         let records = Vec::new();
         Self {
             http,
+            profile,
             run,
             records,
             findings,

@@ -1,6 +1,7 @@
 //! Submit, cancel and recall of one probe transfer, with the transfer's record kept up to date.
 
 use jiff::Timestamp;
+use payment_protocol::ids::{PaymentId, TxId};
 
 use super::findings::{CapabilityMeasurement, SwitchCapability};
 use super::http::{HttpReply, TransferName};
@@ -10,9 +11,13 @@ use super::record::{ProbeSubmitOutcome, TransferRecord};
 use CapabilityMeasurement::{No, Unknown, Yes};
 
 impl Probe {
-    /// Records a new reference, before anything is sent under it. Returns the record's index.
+    /// Records a new reference, in the pattern of the switch's rail, before anything is sent under it. Returns the record's index.
     pub(super) fn add_record(&mut self, purpose: &str) -> usize {
-        self.records.push(TransferRecord::new(format!("probe_{}_{purpose}", self.run)));
+        let plain = format!("probe_{}_{purpose}", self.run);
+        let minted = PaymentId::new(plain.as_str())
+            .ok()
+            .and_then(|id| self.profile.mint(&TxId::derive(&id), Timestamp::now(), 0).ok().flatten());
+        self.records.push(TransferRecord::new(minted.map_or(plain, |id| id.to_string())));
         self.records.len() - 1
     }
 

@@ -36,10 +36,13 @@ fn parse(output: &str) -> Value {
 #[tokio::test]
 async fn payctl_lists_configured_switches_without_their_tokens() {
     let listed = switch(&["list"], &[]).await.success();
-    let mock = listed.lines().find(|line| line.starts_with("mock ")).unwrap();
-    assert!(mock.contains("   query      query dedup tombstone deadline cancel recall "), "{listed}");
+    let line = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap();
+    let (mock, sepa) = (line("mock "), line("sepa "));
+    assert!(mock.contains("   query          query dedup tombstone deadline cancel recall "), "{listed}");
     assert!(mock.contains("http://127.0.0.1:8090   safe"), "{listed}");
-    assert!(!switch(&["list", "--json"], &[]).await.success().contains("demo-switch-token"));
+    assert!(sepa.contains("   at_most_once   query deadline recall statement callback "), "{listed}");
+    let json = switch(&["list", "--json"], &[]).await.success();
+    assert!(!json.contains("demo-switch-token") && !json.contains("demo-sepa-token"));
 }
 
 #[tokio::test]
@@ -184,17 +187,23 @@ async fn payctl_trigger_refuses_a_switch_that_is_not_a_mock_switch_of_this_machi
 #[tokio::test]
 async fn a_payctl_probe_recognises_the_rail_whose_shape_a_switch_has() {
     let rails = [
-        (Rail::SctInst, "sct_inst"),
-        (Rail::FedNow, "fednow"),
-        (Rail::Rtp, "rtp"),
-        (Rail::Upi, "upi"),
-        (Rail::Pix, "pix"),
+        (Rail::SctInst, "sct_inst", "DEMODEFF"),
+        (Rail::FedNow, "fednow", "DEMO00001"),
+        (Rail::Rtp, "rtp", "DEMO0000001"),
+        (Rail::Upi, "upi", "DEM"),
+        (Rail::Pix, "pix", "00000001"),
     ];
     // At the same time, because a probe waits for the first query that the rail answers.
-    let probed = rails.map(|(rail, name)| async move {
+    let probed = rails.map(|(rail, name, participant)| async move {
         let mock = MockSwitch::start(rail.shape(), 3_600_000).await;
-        // The demo's profile is no rail's, so the check fails.
-        let document = parse(&probe(&mock.url, &["--json"]).await.check_failed());
+        // But for its ids, the demo's profile is no rail's, so the check fails.
+        let settings = [
+            ("PAYMENTS_SWITCHES__MOCK__BASE_URL", mock.url.as_str()),
+            ("PAYMENTS_SWITCHES__MOCK__PROFILE__ID_SCHEME", name),
+            // Quoted: an ISPB is a text of digits.
+            ("PAYMENTS_SWITCHES__MOCK__PROFILE__PARTICIPANT", &format!("\"{participant}\"")),
+        ];
+        let document = parse(&switch(&["probe", "mock", "--json"], &settings).await.check_failed());
         mock.stop().await;
         (name, document["rails"].clone(), document["traits"].clone())
     });

@@ -6,6 +6,7 @@ use payment_protocol::PaymentState;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::RunId;
 use payment_protocol::keys::StepKey;
+use payment_protocol::rail_id::RailId;
 use postgres_kit::text::replace_nul;
 use sqlx::PgConnection;
 
@@ -35,6 +36,7 @@ pub(crate) struct Changes {
 pub(crate) struct NewAttempt {
     pub(crate) number: i32,
     pub(crate) submit_deadline: Timestamp,
+    pub(crate) rail_id: Option<RailId>,
     pub(crate) marker: Option<String>,
 }
 
@@ -118,12 +120,14 @@ async fn write_rows(
                    attempts = coalesce(c.attempts, p.attempts),
                    first_attempt_at = coalesce(p.first_attempt_at, CASE WHEN c.attempts IS NOT NULL THEN clock_timestamp() END),
                    submit_deadline = coalesce(c.submit_deadline, p.submit_deadline),
+                   rail_id = coalesce(p.rail_id, c.rail_id),
                    final_status = coalesce(c.final_status, p.final_status),
                    final_status_source = coalesce(c.final_status_source, p.final_status_source),
                    ended_at = CASE WHEN c.ends THEN clock_timestamp() ELSE p.ended_at END,
                    updated_at = clock_timestamp()
-               FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::timestamptz[], $6::text[], $7::text[], $8::bool[])
-                        AS c (payment_id, state, run_id, attempts, submit_deadline, final_status, final_status_source, ends)
+               FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::timestamptz[], $6::text[], $7::text[], $8::bool[],
+                           $34::text[])
+                        AS c (payment_id, state, run_id, attempts, submit_deadline, final_status, final_status_source, ends, rail_id)
                WHERE p.payment_id = c.payment_id
                RETURNING 1),
            attempt AS (
@@ -192,6 +196,7 @@ async fn write_rows(
         &column(&callbacks, |(_, callback)| callback.reason.as_deref().map(|reason| replace_nul(reason).into_owned()))
             as &[Option<String>],
         &column(&callbacks, |(_, callback)| callback.body.clone()),
+        &column(&payments, |(_, changes)| changes.attempt.as_ref()?.rail_id.as_ref().map(RailId::as_str)) as &[Option<&str>],
     )
     .fetch_one(tx)
     .await?;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use payment_protocol::ids::{PaymentId, TxId};
+use payment_protocol::ids::{PaymentId, SwitchName};
 
 use crate::{Ledger, LedgerError};
 
@@ -24,18 +24,29 @@ impl Ledger {
         Ok(within_moment(query.fetch_optional(&self.pool)).await?.flatten())
     }
 
-    /// As [`Ledger::trace_parent`], by the transaction id.
+    /// As [`Ledger::trace_parent`], by the name that a switch gives the transfer.
     ///
     /// # Errors
     /// [`LedgerError`]; also if the ledger does not answer within 100 ms.
-    pub async fn trace_parent_of_transaction(&self, tx_id: &TxId) -> Result<Option<String>, LedgerError> {
+    pub async fn trace_parent_of_transfer(
+        &self,
+        switch: &SwitchName,
+        name: &str,
+    ) -> Result<Option<String>, LedgerError> {
+        let Some(tx_id) = within_moment(self.named_transaction(switch, name)).await? else { return Ok(None) };
         let query = sqlx::query_scalar!("SELECT trace_parent FROM payments WHERE tx_id = $1", tx_id.as_str());
         Ok(within_moment(query.fetch_optional(&self.pool)).await?.flatten())
     }
 }
 
-async fn within_moment<T>(read: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
-    tokio::time::timeout(READ_TIMEOUT, read).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+async fn within_moment<T, E>(read: impl Future<Output = Result<T, E>>) -> Result<T, LedgerError>
+where
+    LedgerError: From<E>,
+{
+    match tokio::time::timeout(READ_TIMEOUT, read).await {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(sqlx::Error::PoolTimedOut.into()),
+    }
 }
 
 #[cfg(test)]

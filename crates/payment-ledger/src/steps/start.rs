@@ -277,9 +277,14 @@ impl Ledger {
         writes::append_timeline(&mut tx, payment_id, locked.facts.state, &detail).await?;
         tx.commit().await?;
         // While no run has reserved, a full start is allowed again: reserve stores its run by
-        // compare-and-set. Where attempts may be missing, a reserve may be missing, too.
+        // compare-and-set. Where attempts may be missing, a reserve may be missing, too. An earlier run may have sent the transfer of
+        // a row that was lost and accepted again: under the same id the switch would recognise it, under one with another time not.
         let Facts { run_id, reserve, cause, attempts_uncertain, .. } = &locked.facts;
-        let is_full_start = run_id.is_none() && reserve.is_none() && cause.is_none() && !attempts_uncertain;
+        let is_full_start = run_id.is_none()
+            && reserve.is_none()
+            && cause.is_none()
+            && !attempts_uncertain
+            && !locked.profile.id_scheme.has_time();
         Ok(Some(StartablePayment {
             payment: workflow_input::payment(PaymentRow {
                 payment_id: payment_id.to_string(),

@@ -6,8 +6,8 @@ use payment_protocol::PaymentState;
 use payment_protocol::exception::ExceptionKind;
 use payment_protocol::facts::Facts;
 use payment_protocol::ids::{PaymentId, RunId};
-use payment_protocol::keys::{self, Reference};
 use payment_protocol::money::Money;
+use payment_protocol::rail_id::TransferName;
 use payment_protocol::rules::{self, AttemptRuling, NotSent};
 use payment_protocol::submit::SendAnswer;
 use postgres_kit::text::replace_nul;
@@ -19,14 +19,15 @@ use crate::group_commit::{GroupStep, Target};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::cancel::FirstAttempt;
 use crate::switch::final_status::write_final_reject;
+use crate::switch::rail_id;
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
 
 /// The transfer to send; the same on every attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutgoingTransfer {
-    /// The reference at the switch.
-    pub reference: Reference,
+    /// How it is called by us and at the switch.
+    pub name: TransferName,
     /// The amount.
     pub money: Money,
     /// The account at the destination bank.
@@ -79,7 +80,10 @@ impl Ledger {
             // The facts may have changed while this waited for the account.
             locked = lock_payment(&mut tx, payment_id).await?;
         }
-        let (ruling, attempt) = step.rule(&locked);
+        if matches!(step.rule(&locked)?, (AttemptRuling::Send(_), _)) {
+            locked.rail_id = rail_id::mint(&mut tx, &locked).await?;
+        }
+        let (ruling, attempt) = step.rule(&locked)?;
         let Some((changes, transfer)) = attempt else { return Ok((ruling, None)) };
         changes::write(&mut tx, &[(&locked, &changes)]).await?;
         tx.commit().await?;
@@ -167,11 +171,14 @@ impl Ledger {
         payment_id: &PaymentId,
     ) -> Result<Option<OutgoingTransfer>, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock_payment(&mut tx, payment_id).await?;
-        Ok(match locked.submit_deadline {
-            Some(deadline) if locked.facts.attempts > 0 => Some(outgoing_transfer(&locked, deadline)),
-            Some(_) | None => None,
-        })
+        let mut locked = lock_payment(&mut tx, payment_id).await?;
+        let Some(deadline) = locked.submit_deadline.filter(|_| locked.facts.attempts > 0) else {
+            return Ok(None);
+        };
+        // Recorded with the attempt, unless its record was lost and restored.
+        locked.rail_id = rail_id::mint(&mut tx, &locked).await?;
+        tx.commit().await?;
+        Ok(Some(outgoing_transfer(&locked, locked.transfer_name(), deadline)))
     }
 
     /// Moves a payment to submitted because the switch has its transfer. Without a recorded attempt this is an
@@ -214,9 +221,9 @@ impl Ledger {
 /// The line of an accepted attempt in the timeline.
 const ACCEPTED: &str = "the switch accepted the transfer";
 
-fn outgoing_transfer(locked: &LockedPayment, deadline: Timestamp) -> OutgoingTransfer {
+fn outgoing_transfer(locked: &LockedPayment, name: TransferName, deadline: Timestamp) -> OutgoingTransfer {
     OutgoingTransfer {
-        reference: keys::submit(&locked.tx_id),
+        name,
         money: locked.money,
         destination_account: locked.destination_account.clone(),
         end_to_end_id: locked.end_to_end_id.clone(),
@@ -236,7 +243,10 @@ struct AttemptStep {
 
 impl AttemptStep {
     /// The ruling; if the attempt may be sent, what to write and what to send.
-    fn rule(&self, locked: &LockedPayment) -> (AttemptRuling, Option<(Changes, OutgoingTransfer)>) {
+    fn rule(
+        &self,
+        locked: &LockedPayment,
+    ) -> Result<(AttemptRuling, Option<(Changes, OutgoingTransfer)>), LedgerError> {
         let first =
             FirstAttempt { age_ms: locked.facts.first_attempt_age_ms, deadline: locked.submit_deadline };
         let facts = Facts {
@@ -245,7 +255,12 @@ impl AttemptStep {
             ..locked.facts.clone()
         };
         let ruling = rules::attempt(&facts, &self.run, &locked.profile, self.tried_before);
-        let AttemptRuling::Send(attempt) = ruling else { return (ruling, None) };
+        let AttemptRuling::Send(attempt) = ruling else { return Ok((ruling, None)) };
+        // In a group the first id is taken: if another payment has it, the group fails, and the step runs alone.
+        let mut name = locked.transfer_name();
+        if name.rail_id.is_none() {
+            name.rail_id = locked.mint(0)?;
+        }
         let distance =
             SignedDuration::from_millis(i64::try_from(locked.profile.submit_deadline_ms).unwrap_or(i64::MAX));
         let deadline = match locked.submit_deadline {
@@ -260,11 +275,12 @@ impl AttemptStep {
             attempt: Some(NewAttempt {
                 number: i32::try_from(attempt).unwrap_or(i32::MAX),
                 submit_deadline: deadline,
+                rail_id: name.rail_id.clone(),
                 marker: self.marker.clone(),
             }),
             ..Changes::default()
         };
-        (ruling, Some((changes, outgoing_transfer(locked, deadline))))
+        Ok((ruling, Some((changes, outgoing_transfer(locked, name, deadline)))))
     }
 }
 
@@ -284,7 +300,7 @@ impl GroupStep for AttemptStep {
         if locked.profile.needs_account_lock() {
             return Ok(None);
         }
-        let (ruling, attempt) = self.rule(locked);
+        let (ruling, attempt) = self.rule(locked)?;
         Ok(Some(match attempt {
             Some((changes, transfer)) => (changes, (ruling, Some(transfer))),
             None => (Changes::default(), (ruling, None)),
@@ -359,6 +375,7 @@ async fn restore_attempt(
     if restored.rows_affected() == 0 {
         return Ok(());
     }
+    rail_id::mint(tx, locked).await?;
     // The reserve, and other attempts, may be gone, too: the payment is recovered, and not refused unasked. The acceptance is older
     // than the attempt: the attempt never looks younger than it is.
     sqlx::query!(

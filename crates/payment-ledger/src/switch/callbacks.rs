@@ -8,7 +8,6 @@ use payment_protocol::exception::ExceptionKind;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{EventId, PaymentId, SwitchName, TxId};
 use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
-use payment_protocol::keys::Reference;
 use payment_protocol::reject::Reject;
 use payment_protocol::report::SettledReport;
 use payment_protocol::returns::Posting;
@@ -33,7 +32,7 @@ pub struct Callback {
     pub switch: SwitchName,
     /// The switch's event id.
     pub event_id: EventId,
-    /// The reference as received.
+    /// The reference, or the rail's id, as received.
     pub reference: String,
     /// The reported status.
     pub status: CallbackStatus,
@@ -68,15 +67,15 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: not stored, or unknown; the switch repeats the callback.
     pub async fn store_callback(&self, callback: &Callback) -> Result<StoreCallbackOutcome, LedgerError> {
-        let tx_id = Reference::from_switch(&callback.reference).and_then(|reference| reference.tx_id());
+        let tx_id = self.named_transaction(&callback.switch, &callback.reference).await?;
         if callback.status == CallbackStatus::Success
-            && let Some(tx_id) = tx_id
+            && let Some(tx_id) = tx_id.clone()
             && let Some(message) = self.group.run(SuccessStep { callback: callback.clone(), tx_id }).await
         {
             return Ok(StoreCallbackOutcome::New(Some(message)));
         }
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
-        let message = match receive(&mut tx, &ReceivedReport::from(callback)).await? {
+        let message = match receive(&mut tx, &ReceivedReport::from(callback), tx_id.as_ref()).await? {
             Received::Before(outcome) => {
                 tx.commit().await?;
                 return Ok(outcome);
@@ -93,10 +92,11 @@ impl Ledger {
 }
 
 impl Callback {
-    fn report(&self) -> SettledReport {
+    /// The report about a payment, whose transfer it may call by the rail's id.
+    fn report(&self, locked: &LockedPayment) -> SettledReport {
         SettledReport {
             switch: self.switch.clone(),
-            reference: self.reference.clone(),
+            reference: locked.transfer_name().translate(&self.reference),
             amount_minor: self.amount_minor,
             currency: self.currency.clone(),
         }
@@ -136,7 +136,7 @@ impl GroupStep for SuccessStep {
         locked: &LockedPayment,
         _account: Option<&LockedAccount>,
     ) -> Result<Option<(Changes, InboxMessage)>, LedgerError> {
-        let report = self.callback.report();
+        let report = self.callback.report(locked);
         let answers_us = false;
         let is_plain = rules::settled_report(&locked.facts, &locked.expected(), &report, answers_us)
             == FinalStatusRuling::First
@@ -200,13 +200,13 @@ pub(super) enum Received {
     Before(StoreCallbackOutcome),
 }
 
-/// Stores a report under the lock of its payment's row. The caller commits, unless nothing was stored.
+/// Stores a report under the lock of its payment's row. `tx_id`: the transaction that it names. The caller commits.
 pub(super) async fn receive(
     tx: &mut LedgerTransaction,
     report: &ReceivedReport<'_>,
+    tx_id: Option<&TxId>,
 ) -> Result<Received, LedgerError> {
-    let tx_id = Reference::from_switch(report.reference).and_then(|reference| reference.tx_id());
-    let known = match &tx_id {
+    let known = match tx_id {
         None => None,
         Some(tx_id) => {
             sqlx::query_scalar!("SELECT payment_id FROM payments WHERE tx_id = $1", tx_id.as_str())
@@ -287,7 +287,7 @@ async fn apply_callback(
     let payment_id = &locked.payment_id;
     let open = locked.facts.state.end().is_none();
     if callback.status != CallbackStatus::Failure {
-        let report = callback.report();
+        let report = callback.report(locked);
         let ruling = if callback.status == CallbackStatus::Returned {
             write_returned(tx, locked, &report, FinalStatusSource::Callback).await?
         } else {

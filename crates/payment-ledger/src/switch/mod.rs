@@ -3,5 +3,6 @@
 pub mod callbacks;
 pub mod final_status;
 pub mod inbox;
+pub mod rail_id;
 pub mod returns;
 pub mod submission_log;

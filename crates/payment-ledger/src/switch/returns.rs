@@ -44,8 +44,9 @@ impl Ledger {
             reason_code: None,
             body,
         };
+        let tx_id = self.named_transaction(received.switch, received.reference).await?;
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
-        let outcome = match receive(&mut tx, &received).await? {
+        let outcome = match receive(&mut tx, &received, tx_id.as_ref()).await? {
             Received::Before(outcome) => outcome,
             Received::Unknown => StoreCallbackOutcome::New(None),
             Received::New(locked) => {
@@ -79,8 +80,9 @@ impl Ledger {
             reason_code: Some(report.posting.as_str()),
             body,
         };
+        let tx_id = self.named_transaction(received.switch, received.reference).await?;
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
-        let outcome = match receive(&mut tx, &received).await? {
+        let outcome = match receive(&mut tx, &received, tx_id.as_ref()).await? {
             Received::Before(outcome) => outcome,
             Received::New(locked) if *switch == locked.profile.switch => {
                 let line = format!("the switch reports: {}", describe_posting(report.posting));
@@ -110,7 +112,7 @@ impl Ledger {
         let rows = sqlx::query!(
             r#"SELECT p.payment_id, p.tx_id || ':submit' AS "reference!", s.switch, s.return_id AS "return_id!", s.amount_minor,
                       s.currency
-               FROM payments p JOIN statement_lines s ON s.switch = p.switch AND s.reference = p.tx_id || ':submit'
+               FROM payments p JOIN statement_lines s ON s.switch = p.switch AND s.reference = coalesce(p.rail_id, p.tx_id || ':submit')
                WHERE p.payment_id = ANY ($1) AND s.status = 'RETURNED' AND s.return_id IS NOT NULL
                  AND NOT EXISTS (SELECT FROM returns r WHERE r.switch = s.switch AND r.return_id = s.return_id)
                ORDER BY s.line_id"#,

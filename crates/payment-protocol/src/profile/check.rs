@@ -1,5 +1,6 @@
 //! Whether a profile is safe.
 
+use super::id_scheme::IdScheme;
 use super::settings::SwitchProfile;
 use super::strategy::Strategy;
 use crate::reject::RejectMeaning;
@@ -129,6 +130,21 @@ pub enum ProfileError {
         "restore_customer_after_ms with query_is_repeat needs honours_deadline = true: otherwise a query could execute the transfer after the customer's account was restored; remove restore_customer_after_ms"
     )]
     RestoredAndRepeated,
+    /// The time in an id could be too old for the switch when the transfer is sent.
+    #[error(
+        "an id of scheme {scheme} has the time of the acceptance, which may be {age_max_ms} ms old when the transfer is sent: start_within_ms + submit_budget_ms + max_skew_ms must not be longer"
+    )]
+    IdTooOld {
+        /// The scheme.
+        scheme: IdScheme,
+        /// The greatest age, in milliseconds.
+        age_max_ms: u64,
+    },
+    /// A switch without references knows no id of ours.
+    #[error(
+        "strategy validate is for a switch without client references: it takes no id of ours; set id_scheme = \"plain\""
+    )]
+    ValidateWithIdScheme,
     /// A time of zero.
     #[error("the switch profile's {0} must be greater than zero")]
     Zero(&'static str),
@@ -165,6 +181,7 @@ impl SwitchProfile {
             return Err(ProfileError::NoStatusSource);
         }
         self.check_times()?;
+        self.check_ids()?;
         Ok(self.warnings())
     }
 
@@ -277,6 +294,22 @@ impl SwitchProfile {
             return Err(ProfileError::RestoredAndRepeated);
         }
         Ok(())
+    }
+
+    /// Without the participant, which only a configuration has ([`SwitchProfile::check_participant`]).
+    fn check_ids(&self) -> Result<(), ProfileError> {
+        let scheme = self.id_scheme;
+        if scheme != IdScheme::Plain && self.needs_account_lock() {
+            return Err(ProfileError::ValidateWithIdScheme);
+        }
+        let sent_within_ms =
+            self.start_within_ms.saturating_add(self.submit_budget_ms).saturating_add(self.max_skew_ms);
+        match scheme.age_max_ms() {
+            Some(age_max_ms) if sent_within_ms > age_max_ms => {
+                Err(ProfileError::IdTooOld { scheme, age_max_ms })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn warnings(&self) -> Vec<ProfileWarning> {

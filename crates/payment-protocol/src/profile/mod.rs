@@ -9,10 +9,12 @@
 //! | `strategy.rs` | the submit strategies |
 //! | `settings.rs` | the profile's fields, their defaults, and what follows from them |
 //! | `check.rs` | whether a profile is safe |
+//! | `id_scheme.rs` | the patterns of the ids by which rails know a transfer |
 //! | `rail.rs`, `rails/` | the profiles of real rails, with the source of each value |
 //! | `nearest_safe.rs` | the smallest change that makes a profile safe |
 
 mod check;
+mod id_scheme;
 mod nearest_safe;
 mod rail;
 #[cfg(test)]
@@ -21,6 +23,7 @@ mod settings;
 mod strategy;
 
 pub use check::{ProfileError, ProfileWarning};
+pub use id_scheme::{IdScheme, ParticipantForm};
 pub use rail::{Rail, RailError};
 pub use settings::{LateSettlement, SwitchProfile};
 pub use strategy::Strategy;

@@ -1,6 +1,7 @@
 //! The smallest change that makes a profile safe.
 
 use super::check::ProfileError;
+use super::id_scheme::IdScheme;
 use super::settings::{SwitchProfile, defaults};
 use super::strategy::Strategy;
 
@@ -106,6 +107,16 @@ impl SwitchProfile {
             ProfileError::RestoredAndRepeated => {
                 self.restore_customer_after_ms = None;
                 Some("no restore_customer_after_ms".into())
+            }
+            ProfileError::ValidateWithIdScheme => {
+                self.id_scheme = IdScheme::Plain;
+                Some("id_scheme = \"plain\"".into())
+            }
+            ProfileError::IdTooOld { age_max_ms, .. } => {
+                let others_ms = self.submit_budget_ms.saturating_add(self.max_skew_ms);
+                let fits_ms = age_max_ms.checked_sub(others_ms).filter(|fits_ms| *fits_ms > 0)?;
+                self.start_within_ms = fits_ms;
+                Some(format!("start_within_ms = {fits_ms}"))
             }
             ProfileError::Zero(name) => self.use_default(name),
             ProfileError::RetryIntervalTooLong => {

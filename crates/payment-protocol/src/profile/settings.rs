@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::id_scheme::IdScheme;
 use super::strategy::Strategy;
 use crate::ids::SwitchName;
 use crate::reject::RejectMeaning;
@@ -112,6 +113,13 @@ pub struct SwitchProfile {
     /// Who pays for a transfer that settles after the customer's account was restored.
     #[serde(default, skip_serializing_if = "is_default")]
     pub late_settlement: LateSettlement,
+    /// The pattern of the id by which the switch knows a transfer.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub id_scheme: IdScheme,
+    /// The bank's own part of each id, as the scheme requires it: a BIC, an ISPB, the id of a connection. Copied into the payment with
+    /// the profile, so that a change of the configuration changes no id.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub participant: Option<String>,
 }
 
 text_enum!(
@@ -211,6 +219,8 @@ impl SwitchProfile {
             settled_within_ms: None,
             restore_customer_after_ms: None,
             late_settlement: LateSettlement::Collect,
+            id_scheme: IdScheme::Plain,
+            participant: None,
         }
     }
 

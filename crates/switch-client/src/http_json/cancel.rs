@@ -20,8 +20,8 @@ impl HttpJsonClient {
         key: &CompensationKey,
     ) -> SwitchReply<CancelAnswer> {
         let lookup_key = match transfer {
-            TransferRef::Reference(reference) => {
-                return self.cancel_at(Address::Reference(reference), key).await;
+            TransferRef::Name(name) => {
+                return self.cancel_at(Address::Name(name), key).await;
             }
             TransferRef::LookupKey(lookup_key) => lookup_key,
         };
@@ -33,7 +33,7 @@ impl HttpJsonClient {
                 id
             }
         };
-        let address = Address::Id { id: &id, reference: &lookup_key.reference };
+        let address = Address::Id { id: &id, name: &lookup_key.name };
         self.cancel_at(address, key).await.with_transfer_id(Some(id))
     }
 
@@ -71,14 +71,14 @@ impl HttpJsonClient {
             // A transfer that was cancelled by the switch's own id was known, whatever `known` says.
             CancelAnswerCode::Cancelled => CancelAnswer::Cancelled {
                 tombstoned: match address {
-                    Address::Reference(_) => body.known.map(|known| !known),
+                    Address::Name(_) => body.known.map(|known| !known),
                     _ => Some(false),
                 },
             },
             CancelAnswerCode::AlreadyRejected => CancelAnswer::AlreadyRejected,
             CancelAnswerCode::AlreadySettled | CancelAnswerCode::AlreadyReturned => {
-                let reference = address.implied_reference();
-                match body.transfer.and_then(|transfer| self.settled_report(transfer, reference)) {
+                let name = address.reported();
+                match body.transfer.and_then(|transfer| self.settled_report(transfer, name)) {
                     Some(report) if body.answer == CancelAnswerCode::AlreadyReturned => {
                         CancelAnswer::AlreadyReturned(report)
                     }

@@ -1,17 +1,17 @@
 //! Maps a transfer of the switch to the protocol's types.
 
-use payment_protocol::keys::Reference;
 use payment_protocol::reject::Reject;
 use payment_protocol::report::SettledReport;
 use payment_protocol::submit::QueryAnswer;
 
 use super::HttpJsonClient;
+use super::address::ReportedName;
 use crate::http_json::bodies::{TransferStatus, TransferView};
 use crate::http_json::http::excerpt;
 
 impl HttpJsonClient {
-    /// A transfer as a query answer. `reference` is our reference if the switch does not name it.
-    pub(crate) fn query_answer(&self, transfer: TransferView, reference: Option<&Reference>) -> QueryAnswer {
+    /// A transfer as a query answer.
+    pub(super) fn query_answer(&self, transfer: TransferView, name: ReportedName<'_>) -> QueryAnswer {
         match transfer.status {
             TransferStatus::Pending => QueryAnswer::Pending,
             TransferStatus::Cancelled if transfer.tombstone => QueryAnswer::NotFound,
@@ -20,7 +20,7 @@ impl HttpJsonClient {
             }
             TransferStatus::Settled | TransferStatus::Returned => {
                 let is_returned = transfer.status == TransferStatus::Returned;
-                match self.settled_report(transfer, reference) {
+                match self.settled_report(transfer, name) {
                     Some(report) if is_returned => QueryAnswer::Returned(report),
                     Some(report) => QueryAnswer::Settled(report),
                     None => QueryAnswer::NoAnswer {
@@ -35,13 +35,13 @@ impl HttpJsonClient {
     pub(super) fn settled_report(
         &self,
         transfer: TransferView,
-        reference: Option<&Reference>,
+        name: ReportedName<'_>,
     ) -> Option<SettledReport> {
         Some(SettledReport {
             switch: self.name.clone(),
-            reference: match reference {
-                Some(reference) => reference.to_string(),
-                None => transfer.reference?,
+            reference: match name {
+                ReportedName::Implied(name) => name.reference.to_string(),
+                ReportedName::Translated(name) => name.translate(&transfer.reference?),
             },
             amount_minor: transfer.amount_minor?,
             currency: transfer.currency?,

@@ -13,10 +13,10 @@ impl HttpJsonClient {
     /// Queries a transfer. At a switch without references an ambiguous lookup is no answer.
     pub async fn query(&self, transfer: TransferRef<'_>) -> SwitchReply<QueryAnswer> {
         match transfer {
-            TransferRef::Reference(reference) => self.query_at(Address::Reference(reference)).await,
+            TransferRef::Name(name) => self.query_at(Address::Name(name)).await,
             TransferRef::LookupKey(lookup_key) => match &lookup_key.transfer_id {
                 Some(id) => self
-                    .query_at(Address::Id { id, reference: &lookup_key.reference })
+                    .query_at(Address::Id { id, name: &lookup_key.name })
                     .await
                     .with_transfer_id(Some(id.clone())),
                 None => self.read_back(lookup_key).await.into_query_answer(),
@@ -55,7 +55,7 @@ impl HttpJsonClient {
             }
         };
         if may_report {
-            self.query_answer(transfer, address.implied_reference())
+            self.query_answer(transfer, address.reported())
         } else {
             QueryAnswer::NoAnswer { detail: NAMES_ANOTHER.into() }
         }

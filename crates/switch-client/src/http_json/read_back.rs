@@ -12,6 +12,7 @@ use payment_protocol::submit::QueryAnswer;
 use reqwest::{Method, StatusCode};
 
 use super::HttpJsonClient;
+use super::address::ReportedName;
 use crate::client::{LookupKey, SwitchReply};
 use crate::http_json::bodies::{ListingBody, TransferView};
 use crate::http_json::http::{is_temporary, percent_encode};
@@ -155,7 +156,7 @@ impl HttpJsonClient {
         match transfer.transfer_id.clone() {
             Some(transfer_id) => ReadBackOutcome::Match {
                 transfer_id,
-                answer: self.query_answer(transfer, Some(&lookup_key.reference)),
+                answer: self.query_answer(transfer, ReportedName::Implied(&lookup_key.name)),
             },
             None => ReadBackOutcome::NoAnswer {
                 detail: "the switch lists a transfer without a transfer_id".into(),

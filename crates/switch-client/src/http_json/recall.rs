@@ -14,8 +14,8 @@ impl HttpJsonClient {
     /// Recalls a transfer. At a switch without references it first looks the transfer up.
     pub async fn recall(&self, transfer: TransferRef<'_>, key: &StepKey) -> SwitchReply<RecallAnswer> {
         let lookup_key = match transfer {
-            TransferRef::Reference(reference) => {
-                return self.recall_at(Address::Reference(reference), key).await;
+            TransferRef::Name(name) => {
+                return self.recall_at(Address::Name(name), key).await;
             }
             TransferRef::LookupKey(lookup_key) => lookup_key,
         };
@@ -27,7 +27,7 @@ impl HttpJsonClient {
                 id
             }
         };
-        let address = Address::Id { id: &id, reference: &lookup_key.reference };
+        let address = Address::Id { id: &id, name: &lookup_key.name };
         self.recall_at(address, key).await.with_transfer_id(Some(id))
     }
 

@@ -15,6 +15,7 @@ use payment_protocol::submit::QueryAnswer;
 use reqwest::{Method, StatusCode};
 
 use super::HttpJsonClient;
+use super::address::ReportedName;
 use crate::client::{LookupKey, PAGE_ENTRIES_MAX, STATEMENT_NOT_READ_TO_END, StatementPage, SwitchReply};
 use crate::http_json::bodies::{StatementBody, StatementEntry, TransferStatus};
 use crate::http_json::http::{excerpt, is_temporary, percent_encode};
@@ -115,7 +116,7 @@ impl HttpJsonClient {
     /// Looks a transfer up in the statement. `NotListed` only means that the transfer has not ended yet, unless the statement says
     /// that it is complete.
     pub async fn statement(&self, lookup_key: &LookupKey) -> SwitchReply<QueryAnswer> {
-        let reference = lookup_key.reference.as_str();
+        let reference = lookup_key.name.on_wire();
         let mut position = self
             .statement_positions
             .lock()
@@ -139,7 +140,7 @@ impl HttpJsonClient {
             // A return has an entry after its settlement, perhaps on a later page.
             for entry in page.entries.into_iter().filter(|entry| is_match(entry, lookup_key)) {
                 let id = entry.transfer.transfer_id.clone();
-                let answer = self.query_answer(entry.transfer, Some(&lookup_key.reference));
+                let answer = self.query_answer(entry.transfer, ReportedName::Implied(&lookup_key.name));
                 found = Some(match found {
                     None => (answer, id),
                     Some((first, first_id)) => (later_answer(first, answer), first_id),
@@ -214,7 +215,7 @@ fn is_match(entry: &StatementEntry, lookup_key: &LookupKey) -> bool {
         return false;
     }
     match entry.transfer.reference.as_deref() {
-        Some(reference) => reference == lookup_key.reference.as_str(),
+        Some(reference) => reference == lookup_key.name.on_wire(),
         None => entry.transfer.transfer_id.is_some() && entry.transfer.transfer_id == lookup_key.transfer_id,
     }
 }

@@ -9,6 +9,7 @@ use payment_protocol::submit::{QueryAnswer, SendAnswer};
 use reqwest::{Method, StatusCode};
 
 use super::HttpJsonClient;
+use super::address::ReportedName;
 use super::map::reject;
 use crate::client::{SwitchReply, TransferOrder};
 use crate::http_json::bodies::{TransferBody, TransferStatus, TransferView};
@@ -43,7 +44,7 @@ impl HttpJsonClient {
                 if self.is_about(&transfer, order) && is_definite(response.status, transfer.status) =>
             {
                 let transfer_id = transfer.transfer_id.clone();
-                (self.query_answer(transfer, Some(&order.reference)), transfer_id)
+                (self.query_answer(transfer, ReportedName::Implied(&order.name)), transfer_id)
             }
             _ if refuses_request(response.status) => {
                 (QueryAnswer::OurFault { detail: response.excerpt() }, None)
@@ -55,7 +56,7 @@ impl HttpJsonClient {
 
     async fn post(&self, order: &TransferOrder) -> Result<HttpResponse, String> {
         let body = TransferBody {
-            reference: order.reference.as_str(),
+            reference: order.name.on_wire(),
             amount_minor: order.money.amount_minor(),
             currency: order.money.currency().code(),
             creditor_account: &order.creditor_account,
@@ -64,14 +65,8 @@ impl HttpJsonClient {
         };
         let body =
             serde_json::to_vec(&body).map_err(|error| format!("the transfer has no JSON form: {error}"))?;
-        self.call(
-            "submit transfer",
-            Method::POST,
-            "/v1/transfers",
-            Some(order.reference.as_str()),
-            Some(body),
-        )
-        .await
+        self.call("submit transfer", Method::POST, "/v1/transfers", Some(order.name.on_wire()), Some(body))
+            .await
     }
 
     /// The answer, and the switch's own id of the transfer if the answer is about it.
@@ -98,7 +93,7 @@ impl HttpJsonClient {
     /// Whether an answer is about the transfer that was sent. A refusal names neither amount nor currency.
     fn is_about(&self, transfer: &TransferView, order: &TransferOrder) -> bool {
         let is_named = match &transfer.reference {
-            Some(reference) => reference == order.reference.as_str(),
+            Some(reference) => reference == order.name.on_wire(),
             None => !self.has_references,
         };
         is_named

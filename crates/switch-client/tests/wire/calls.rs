@@ -146,7 +146,7 @@ impl Call {
         let (by_reference, by_id) = (keys::submit(&tx()), lookup_key(None, Some(ID)));
         let transfer = match self {
             Self::QueryById | Self::CancelById | Self::RecallById => TransferRef::LookupKey(&by_id),
-            _ => TransferRef::Reference(&by_reference),
+            _ => TransferRef::Name(&by_reference.clone().into()),
         };
         match self {
             Self::Submit | Self::SubmitWithoutReferences => {
@@ -241,7 +241,7 @@ pub(crate) fn client_with(url: &str, change: &Value) -> HttpJsonClient {
 
 pub(crate) fn order() -> TransferOrder {
     TransferOrder {
-        reference: keys::submit(&tx()),
+        name: keys::submit(&tx()).into(),
         money: money(),
         creditor_account: ACCOUNT.into(),
         end_to_end_id: None,
@@ -255,7 +255,7 @@ fn money() -> Money {
 
 pub(crate) fn lookup_key(marker: Option<&str>, transfer_id: Option<&str>) -> LookupKey {
     LookupKey {
-        reference: keys::submit(&tx()),
+        name: keys::submit(&tx()).into(),
         marker: marker.map(str::to_owned),
         transfer_id: transfer_id.map(str::to_owned),
         creditor_account: ACCOUNT.into(),

@@ -14,7 +14,7 @@ async fn answer(call: Call, status: u16, body: &Value) -> CancelAnswer {
     let (by_reference, by_id) = (keys::submit(&tx()), lookup_key(None, Some("7")));
     let transfer = match call {
         Call::CancelById => TransferRef::LookupKey(&by_id),
-        _ => TransferRef::Reference(&by_reference),
+        _ => TransferRef::Name(&by_reference.clone().into()),
     };
     client.cancel(transfer, &keys::compensate_submit(&tx())).await.answer
 }

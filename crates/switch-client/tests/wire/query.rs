@@ -15,7 +15,7 @@ async fn answer(call: Call, status: u16, body: &Value) -> (&'static str, Option<
     let (by_reference, by_id) = (keys::submit(&tx()), lookup_key(None, Some("7")));
     let transfer = match call {
         Call::QueryById => TransferRef::LookupKey(&by_id),
-        _ => TransferRef::Reference(&by_reference),
+        _ => TransferRef::Name(&by_reference.clone().into()),
     };
     let answer = client.query(transfer).await.answer;
     let word = query_word(&answer);

@@ -18,7 +18,7 @@ use crate::environment::TestEnvironment;
 use crate::process::Process;
 use crate::switch::SwitchAdmin;
 
-pub use options::SystemOptions;
+pub use options::{OtherOptions, SystemOptions};
 pub use payments::{AcceptedPayment, payment_request};
 
 /// The API key of every system.
@@ -53,6 +53,8 @@ pub struct System {
     pub background_worker: Process,
     /// mock-switch.
     pub mock_switch: Process,
+    /// The second mock switch, if there are two.
+    pub other: Option<OtherSwitch>,
     /// Prefix of the system's task queues, unique in the shared Temporal.
     pub task_queue: String,
     /// URL of the Temporal frontend.
@@ -64,6 +66,14 @@ pub struct System {
     variables: Variables,
     pub(crate) http: reqwest::Client,
     pub(crate) temporal: OnceCell<Client>,
+}
+
+/// The second mock switch of a system.
+pub struct OtherSwitch {
+    /// Its admin interface.
+    pub admin: SwitchAdmin,
+    /// mock-switch.
+    pub process: Process,
 }
 
 impl System {
@@ -94,10 +104,11 @@ impl System {
         let task_queue = format!("test-{}", Uuid::new_v4().simple());
 
         let fault = options.preload.map(|preload| preload.environment(&folder)).transpose()?;
-        let variables = |switch_url: &str| -> anyhow::Result<Variables> {
+        let variables = |switch_url: &str, other_url: &str| -> anyhow::Result<Variables> {
             let path = folder.join("payments.toml");
             let temporal = options.temporal_address.as_ref().unwrap_or(&test_environment.temporal_address);
-            let text = config_file::render(&database.url, temporal, &task_queue, switch_url, &options)?;
+            let urls = (switch_url, other_url);
+            let text = config_file::render(&database.url, temporal, &task_queue, urls, &options)?;
             std::fs::write(&path, text)?;
             let mut variables: Variables = fault.iter().flatten().cloned().collect();
             variables.insert("PAYMENTS_CONFIG".to_owned(), path.display().to_string());
@@ -112,15 +123,18 @@ impl System {
             Process::start(name, &test_environment.binaries, &folder, listen_variable, variables)
         };
 
-        // The API does not call the switch, so it starts first and provides the URL for callbacks.
-        let api = start("payments-api", "PAYMENTS_API__LISTEN", variables("http://127.0.0.1:9")?).await?;
+        // The API does not call a switch, so it starts first and provides the URL for callbacks.
+        let nowhere = "http://127.0.0.1:9";
+        let api = start("payments-api", "PAYMENTS_API__LISTEN", variables(nowhere, nowhere)?).await?;
         let bank_url = options.switch_proxy.clone().unwrap_or_else(|| api.url());
         let callback_url = format!("{bank_url}/callbacks/mock");
         let (settle_after_ms, sandbox_amounts) = (options.settle_after_ms, options.sandbox_amounts);
         let mock_switch =
             start_switch(&test_environment, &folder, callback_url, settle_after_ms, sandbox_amounts).await?;
         let switch_url = options.switch_proxy.clone().unwrap_or_else(|| mock_switch.url());
-        let variables = variables(&switch_url)?;
+        let other = start_other_switch(&test_environment, &folder, &api.url(), &options).await?;
+        let other_url = other.as_ref().map_or(switch_url.clone(), |other| other.process.url());
+        let variables = variables(&switch_url, &other_url)?;
         let worker = start("payment-worker", "PAYMENTS_WORKER__METRICS_LISTEN", variables.clone());
         let background_worker =
             start("background-worker", "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN", variables.clone());
@@ -133,6 +147,7 @@ impl System {
             api,
             background_worker,
             mock_switch,
+            other,
             task_queue,
             temporal_address: test_environment.temporal_address.clone(),
             currency: options.currency,
@@ -207,6 +222,24 @@ impl System {
     }
 }
 
+/// Starts the second mock switch, if it has a process of its own.
+async fn start_other_switch(
+    test_environment: &TestEnvironment,
+    folder: &Path,
+    api_url: &str,
+    options: &SystemOptions,
+) -> anyhow::Result<Option<OtherSwitch>> {
+    let Some(shape) = options.other.as_ref().and_then(|other| other.shape.clone()) else { return Ok(None) };
+    let folder = folder.join("other");
+    std::fs::create_dir_all(&folder)?;
+    let (callback_url, settle_after_ms) = (format!("{api_url}/callbacks/other"), options.settle_after_ms);
+    let callbacks = (callback_url, OTHER_SECRET);
+    let process = start_mock(test_environment, &folder, callbacks, settle_after_ms, false).await?;
+    let admin = SwitchAdmin::new(process.url());
+    admin.set_shape(shape).await?;
+    Ok(Some(OtherSwitch { admin, process }))
+}
+
 /// Starts a mock switch with a database of its own, whose behaviour is set by its admin interface, and by the amount of a
 /// transfer if `sandbox_amounts` is true.
 ///
@@ -219,12 +252,24 @@ pub async fn start_switch(
     settle_after_ms: u64,
     sandbox_amounts: bool,
 ) -> anyhow::Result<Process> {
+    let callbacks = (callback_url, SWITCH_SECRET);
+    start_mock(test_environment, folder, callbacks, settle_after_ms, sandbox_amounts).await
+}
+
+/// The same with the URL of its callbacks and the secret that signs them.
+async fn start_mock(
+    test_environment: &TestEnvironment,
+    folder: &Path,
+    (callback_url, secret): (String, &str),
+    settle_after_ms: u64,
+    sandbox_amounts: bool,
+) -> anyhow::Result<Process> {
     let database_url = database::create_empty(&test_environment.database_url).await?;
     let variables = [
         ("MOCK_SWITCH_DATABASE_URL", database_url),
         ("MOCK_SWITCH_API_TOKEN", SWITCH_TOKEN.into()),
         ("MOCK_SWITCH_CALLBACK_URL", callback_url),
-        ("MOCK_SWITCH_CALLBACK_SECRET", SWITCH_SECRET.into()),
+        ("MOCK_SWITCH_CALLBACK_SECRET", secret.into()),
         ("MOCK_SWITCH_SETTLE_AFTER_MS", settle_after_ms.to_string()),
         ("MOCK_SWITCH_SANDBOX_AMOUNTS", sandbox_amounts.to_string()),
     ];

@@ -11,11 +11,10 @@ pub struct SystemOptions {
     pub rail: Option<&'static str>,
     /// Fields of the switch profile, as in the configuration file.
     pub profile: Value,
-    /// Profile of a second switch, `other`, for the destinations `YY`; `None` if there is only one. It has its own secret
-    /// and the same address; the mock sends no callbacks in its name.
-    pub other_profile: Option<Value>,
     /// The switch's `claims_limit_minor`; `None` without a limit.
     pub claims_limit_minor: Option<i64>,
+    /// A second switch; `None` if there is only one.
+    pub other: Option<OtherOptions>,
     /// Time from acceptance at the switch until the transfer settles there, in milliseconds.
     pub settle_after_ms: u64,
     /// Whether the amounts of the mock switch's sandbox table misbehave.
@@ -49,6 +48,18 @@ pub struct SystemOptions {
     pub otlp_endpoint: Option<String>,
 }
 
+/// The second switch of a system, `other`, for the destinations `YY`. It has a secret of its own.
+#[derive(Clone, Debug)]
+pub struct OtherOptions {
+    /// As [`SystemOptions::rail`].
+    pub rail: Option<&'static str>,
+    /// As [`SystemOptions::profile`].
+    pub profile: Value,
+    /// Features of a mock switch of its own; `None` if the second switch has the address of the first one, which sends no
+    /// callbacks in its name.
+    pub shape: Option<Value>,
+}
+
 impl Default for SystemOptions {
     fn default() -> Self {
         Self {
@@ -61,7 +72,7 @@ impl Default for SystemOptions {
                 "submit_budget_ms": 8_000, "backoff_ms": 100, "retry_interval_max_ms": 500,
                 "alert_after_ms": 1_000, "start_within_ms": 60_000,
             }),
-            other_profile: None,
+            other: None,
             claims_limit_minor: None,
             settle_after_ms: 50,
             sandbox_amounts: false,
@@ -103,7 +114,14 @@ impl SystemOptions {
         for (field, value) in changes {
             profile[*field] = value.clone();
         }
-        self.other_profile = Some(profile);
+        self.other = Some(OtherOptions { rail: self.rail, profile, shape: None });
+        self
+    }
+
+    /// Adds the second switch with a process and transfers of its own, and the rail, the profile and the features of `kind`.
+    #[must_use]
+    pub fn with_switch_of_kind(mut self, kind: Self) -> Self {
+        self.other = Some(OtherOptions { rail: kind.rail, profile: kind.profile, shape: Some(kind.shape) });
         self
     }
 }

@@ -49,6 +49,19 @@ impl System {
             .await?)
     }
 
+    /// The name of the payment's transfer at its switch: the rail's id once it is minted, else the reference.
+    ///
+    /// # Errors
+    /// If the payment does not exist or PostgreSQL does not answer.
+    pub async fn transfer_name(&self, payment_id: &str) -> anyhow::Result<String> {
+        Ok(sqlx::query_scalar(
+            "SELECT coalesce(rail_id, tx_id || ':submit') FROM payments WHERE payment_id = $1",
+        )
+        .bind(payment_id)
+        .fetch_one(&self.database.pool)
+        .await?)
+    }
+
     /// Waits until the payment is in `state`.
     ///
     /// # Errors
@@ -161,11 +174,12 @@ impl System {
         .await
     }
 
-    /// Compares bank and switch ([`auditor::compare`]). Called at the end of every test.
+    /// Compares bank and switches ([`auditor::compare`]). Called at the end of every test.
     ///
     /// # Errors
     /// Every disagreement.
     pub async fn audit(&self) -> anyhow::Result<Audit> {
-        auditor::compare(&self.database.pool, &self.switch).await
+        let switches = [&self.switch].into_iter().chain(self.other.as_ref().map(|other| &other.admin));
+        auditor::compare(&self.database.pool, switches).await
     }
 }

@@ -94,23 +94,23 @@ impl<D> CancelPort for CancelAdapter<'_, D> {
 
     async fn cancel(
         &self,
-        reference: &Reference,
+        _reference: &Reference,
         key: &CompensationKey,
     ) -> Result<SwitchResponse<CancelAnswer>, LedgerError> {
-        self.session.response(self.session.cancel(reference, key).await?).await
+        self.session.response(self.session.cancel(key).await?).await
     }
 
     async fn begin_query(&self) -> Result<AskRuling, LedgerError> {
         self.session.ledger.begin_query(&self.session.payment.payment_id).await
     }
 
-    async fn query(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, LedgerError> {
-        self.session.response(self.session.query(reference).await?).await
+    async fn query(&self, _reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, LedgerError> {
+        self.session.response(self.session.query().await?).await
     }
 
-    async fn statement(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, LedgerError> {
+    async fn statement(&self, _reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, LedgerError> {
         self.read_statement.store(true, Ordering::Relaxed);
-        self.session.response(self.session.statement(reference).await?).await
+        self.session.response(self.session.statement().await?).await
     }
 
     async fn record_void(&self, reason: VoidReason) -> Result<FinalStatusRuling, LedgerError> {

@@ -22,10 +22,10 @@ impl RecallPort for RecallAdapter<'_> {
 
     async fn recall(
         &self,
-        reference: &Reference,
+        _reference: &Reference,
         key: &StepKey,
     ) -> Result<SwitchResponse<RecallAnswer>, LedgerError> {
-        self.session.response(self.session.recall(reference, key).await?).await
+        self.session.response(self.session.recall(key).await?).await
     }
 
     async fn record(&self, record: RecallRecord, reason: &str) -> Result<RecallRecord, LedgerError> {

@@ -1,4 +1,4 @@
-//! Calls to the switch about one payment's transfer: by our reference or, at a switch without references, by the
+//! Calls to the switch about one payment's transfer: by our reference, by the id of its rail or, at a switch without references, by the
 //! lookup key that our ledger recorded. The session records the switch's own transfer id before any conclusion is
 //! drawn from the answer.
 
@@ -8,7 +8,8 @@ use payment_ledger::steps::submit::OutgoingTransfer;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::Payment;
 use payment_protocol::cancel::{CancelAnswer, SwitchResponse};
-use payment_protocol::keys::{CompensationKey, Reference, StepKey};
+use payment_protocol::keys::{CompensationKey, StepKey};
+use payment_protocol::rail_id::TransferName;
 use payment_protocol::recall::RecallAnswer;
 use payment_protocol::submit::QueryAnswer;
 use switch_client::{LookupKey, SwitchClient, SwitchReply, TransferOrder, TransferRef};
@@ -47,10 +48,10 @@ impl<'a> SwitchSession<'a> {
     }
 
     /// The lookup key that the ledger recorded.
-    pub(crate) async fn lookup_key(&self, reference: &Reference) -> Result<LookupKey, LedgerError> {
+    pub(crate) async fn lookup_key(&self) -> Result<LookupKey, LedgerError> {
         let lookup_key = self.ledger.lookup_key(&self.payment.payment_id).await?;
         Ok(LookupKey {
-            reference: reference.clone(),
+            name: self.name().await?,
             marker: lookup_key.marker,
             transfer_id: lookup_key.transfer_id,
             creditor_account: lookup_key.destination_account,
@@ -62,7 +63,7 @@ impl<'a> SwitchSession<'a> {
     /// carries the deadline, so that the recorded deadline is the one that was sent.
     pub(crate) fn order(&self, transfer: OutgoingTransfer) -> TransferOrder {
         TransferOrder {
-            reference: transfer.reference,
+            name: transfer.name,
             money: transfer.money,
             creditor_account: transfer.destination_account,
             end_to_end_id: transfer.end_to_end_id,
@@ -70,7 +71,12 @@ impl<'a> SwitchSession<'a> {
         }
     }
 
-    pub(crate) async fn query(&self, reference: &Reference) -> Result<SwitchReply<QueryAnswer>, LedgerError> {
+    /// How the payment's transfer is called. Its rail knows an id of its own, which the protocol does not.
+    async fn name(&self) -> Result<TransferName, LedgerError> {
+        self.ledger.transfer_name(self.payment).await
+    }
+
+    pub(crate) async fn query(&self) -> Result<SwitchReply<QueryAnswer>, LedgerError> {
         let client = match self.client() {
             Ok(client) => client,
             Err(detail) => return Ok(SwitchReply::new(QueryAnswer::NoAnswer { detail }, None)),
@@ -85,27 +91,23 @@ impl<'a> SwitchSession<'a> {
             });
         }
         if !self.reads_back() {
-            return Ok(client.query(TransferRef::Reference(reference)).await);
+            return Ok(client.query(TransferRef::Name(&self.name().await?)).await);
         }
-        let lookup_key = self.lookup_key(reference).await?;
+        let lookup_key = self.lookup_key().await?;
         self.query_by_lookup_key(client, &lookup_key).await
     }
 
-    pub(crate) async fn statement(
-        &self,
-        reference: &Reference,
-    ) -> Result<SwitchReply<QueryAnswer>, LedgerError> {
+    pub(crate) async fn statement(&self) -> Result<SwitchReply<QueryAnswer>, LedgerError> {
         let client = match self.client() {
             Ok(client) => client,
             Err(detail) => return Ok(SwitchReply::new(QueryAnswer::NoAnswer { detail }, None)),
         };
-        let lookup_key = self.lookup_key(reference).await?;
+        let lookup_key = self.lookup_key().await?;
         Ok(client.statement(&lookup_key).await)
     }
 
     pub(crate) async fn cancel(
         &self,
-        reference: &Reference,
         key: &CompensationKey,
     ) -> Result<SwitchReply<CancelAnswer>, LedgerError> {
         let client = match self.client() {
@@ -113,27 +115,23 @@ impl<'a> SwitchSession<'a> {
             Err(detail) => return Ok(SwitchReply::new(CancelAnswer::NoAnswer { detail }, None)),
         };
         if !self.reads_back() {
-            return Ok(client.cancel(TransferRef::Reference(reference), key).await);
+            return Ok(client.cancel(TransferRef::Name(&self.name().await?), key).await);
         }
-        Ok(match self.identify(client, reference).await? {
+        Ok(match self.identify(client).await? {
             Ok(lookup_key) => client.cancel(TransferRef::LookupKey(&lookup_key), key).await,
             Err(reply) => reply.into_cancel_answer(),
         })
     }
 
-    pub(crate) async fn recall(
-        &self,
-        reference: &Reference,
-        key: &StepKey,
-    ) -> Result<SwitchReply<RecallAnswer>, LedgerError> {
+    pub(crate) async fn recall(&self, key: &StepKey) -> Result<SwitchReply<RecallAnswer>, LedgerError> {
         let client = match self.client() {
             Ok(client) => client,
             Err(detail) => return Ok(SwitchReply::new(RecallAnswer::Unknown { detail }, None)),
         };
         if !self.reads_back() {
-            return Ok(client.recall(TransferRef::Reference(reference), key).await);
+            return Ok(client.recall(TransferRef::Name(&self.name().await?), key).await);
         }
-        Ok(match self.identify(client, reference).await? {
+        Ok(match self.identify(client).await? {
             Ok(lookup_key) => client.recall(TransferRef::LookupKey(&lookup_key), key).await,
             Err(reply) => reply.into_recall_answer(),
         })
@@ -156,9 +154,8 @@ impl<'a> SwitchSession<'a> {
     async fn identify(
         &self,
         client: &dyn SwitchClient,
-        reference: &Reference,
     ) -> Result<Result<LookupKey, SwitchReply<QueryAnswer>>, LedgerError> {
-        let mut lookup_key = self.lookup_key(reference).await?;
+        let mut lookup_key = self.lookup_key().await?;
         if lookup_key.transfer_id.is_none() {
             let reply = self.query_by_lookup_key(client, &lookup_key).await?;
             if reply.transfer_id.is_none() {

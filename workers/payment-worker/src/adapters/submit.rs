@@ -129,8 +129,8 @@ impl SubmitPort for SubmitAdapter<'_> {
         Ok(self.session.ledger.begin_query(&self.session.payment.payment_id).await?)
     }
 
-    async fn query(&self, reference: &Reference) -> QueryAnswer {
-        match self.timed(self.session.query(reference)).await {
+    async fn query(&self, _reference: &Reference) -> QueryAnswer {
+        match self.timed(self.session.query()).await {
             Ok(reply) => reply.answer,
             Err(error) => QueryAnswer::NoAnswer { detail: error.to_string() },
         }
@@ -151,7 +151,7 @@ impl SubmitPort for SubmitAdapter<'_> {
         let mut marker = None;
         if self.session.reads_back() {
             // The only attempt is not spent while the listing cannot be read.
-            let account = self.session.lookup_key(&payment.reference()).await?.creditor_account;
+            let account = self.session.lookup_key().await?.creditor_account;
             client
                 .marker(&account)
                 .await

@@ -55,6 +55,7 @@ fn payment(ledger: &LedgerExplanation) -> Value {
         "attempts": row.attempts,
         "first_attempt_at": row.first_attempt_at,
         "submit_deadline": row.submit_deadline,
+        "rail_id": row.rail_id,
         "cause": row.cause,
         "cancelling_since": row.cancelling_since,
         "final_status": row.final_status,

@@ -77,6 +77,7 @@ fn fields(explanation: &PaymentExplanation) -> Table<2> {
     let mut fields = Fields(Table::new([("", Align::Left), ("", Align::Left)]));
     fields.add("payment", &view.payment_id);
     fields.add("transaction", &view.tx_id);
+    fields.add_some("rail id", row.rail_id.as_deref());
     fields.add("state", &state(explanation));
     if view.state == PaymentState::NeedsOperator {
         fields.add("allowed actions", &allowed_actions(explanation));

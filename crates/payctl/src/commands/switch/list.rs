@@ -39,14 +39,23 @@ struct SwitchDocument<'a> {
 
 impl<'a> SwitchDocument<'a> {
     fn of(switch: &'a SwitchConfig) -> Self {
-        let (profile, checked) = (&switch.profile, switch.profile.check());
+        let profile = &switch.profile;
+        let needs_participant = profile.check_participant().err();
+        let checked = match &needs_participant {
+            Some(error) => Err(error.to_string()),
+            None => profile.check().map_err(|error| error.to_string()),
+        };
+        let changes = match needs_participant {
+            Some(_) => Some(vec!["participant = \"...\"".to_owned()]),
+            None => profile.nearest_safe().map(|(changes, _)| changes),
+        };
         Self {
             name: profile.switch.as_str(),
             base_url: &switch.options.base_url,
             routes: &switch.options.routes,
             safe: checked.is_ok(),
-            error: checked.as_ref().err().map(ToString::to_string),
-            changes: profile.nearest_safe().map(|(changes, _)| changes),
+            error: checked.as_ref().err().cloned(),
+            changes,
             warnings: checked.iter().flatten().map(ToString::to_string).collect(),
             profile,
         }

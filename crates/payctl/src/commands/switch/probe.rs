@@ -75,7 +75,8 @@ pub(super) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     );
     let order = ProbeOrder { creditor: args.creditor.to_string(), currency: args.currency.code().to_owned() };
     let run = uuid::Uuid::new_v4().simple().to_string();
-    let mut probe = Probe::new(SwitchHttp::new(&switch.options, order)?, run[..12].to_owned());
+    let http = SwitchHttp::new(&switch.options, order)?;
+    let mut probe = Probe::new(http, switch.profile.clone(), run[..12].to_owned());
     let interrupted = tokio::select! {
         measured = probe.measure(args.let_one_settle) => measured.map(|()| false)?,
         _ = tokio::signal::ctrl_c() => true,

@@ -88,7 +88,7 @@ impl Ledger {
         let rows = sqlx::query!(
             r#"SELECT p.payment_id AS "payment_id!", p.switch AS "switch!", p.tx_id || ':submit' AS "reference!",
                       s.amount_minor AS "amount_minor!", s.currency AS "currency!"
-               FROM payments p JOIN statement_lines s ON s.switch = p.switch AND s.reference = p.tx_id || ':submit'
+               FROM payments p JOIN statement_lines s ON s.switch = p.switch AND s.reference = coalesce(p.rail_id, p.tx_id || ':submit')
                WHERE p.payment_id = ANY ($1) AND p.final_status IS DISTINCT FROM 'returned' AND s.status = 'RETURNED'
                  AND s.return_id IS NULL
                UNION ALL
@@ -167,7 +167,7 @@ impl Ledger {
                                           WHERE b.switch = s.switch AND b.transfer_id = s.transfer_id
                                             AND b.status = 'RETURNED'), false) AS is_returned
                          FROM statement_lines s
-                         WHERE s.switch = p.switch AND s.reference = p.tx_id || ':submit' AND s.status = 'SETTLED'
+                         WHERE s.switch = p.switch AND s.reference = coalesce(p.rail_id, p.tx_id || ':submit') AND s.status = 'SETTLED'
                          UNION ALL
                          SELECT s.transfer_id, s.amount_minor, s.currency, s.finished_at,
                                 coalesce((SELECT bool_or(b.return_id IS NULL) OR sum(b.amount_minor) >= s.amount_minor

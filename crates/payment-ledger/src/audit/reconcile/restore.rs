@@ -78,6 +78,7 @@ impl Ledger {
             }
             // A payment that changed its state meanwhile may have been passed over.
             if !self.has_unmarked(called_at).await? {
+                self.mint_lost_ids().await?;
                 return Ok(marked);
             }
         }
@@ -173,7 +174,8 @@ impl Ledger {
                FROM (SELECT * FROM statement_lines WHERE line_id > $1 ORDER BY line_id LIMIT $2) AS l
                LEFT JOIN LATERAL (
                    SELECT payment_id, state FROM payments
-                   WHERE tx_id = split_part(l.reference, ':', 1) AND l.reference = tx_id || ':submit'
+                   WHERE (tx_id = split_part(l.reference, ':', 1) AND l.reference = tx_id || ':submit'
+                          OR rail_id = l.reference)
                      AND switch = l.switch AND attempts = 0
                      AND (final_status IS NULL
                           OR final_status NOT IN ('returned', CASE l.status WHEN 'SETTLED' THEN 'settled' ELSE 'void' END))

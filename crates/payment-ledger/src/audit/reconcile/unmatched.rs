@@ -34,6 +34,8 @@ impl Ledger {
                       AND NOT EXISTS (SELECT FROM payments p
                                       WHERE p.tx_id = split_part(l.reference, ':', 1) AND p.switch = l.switch
                                         AND l.reference = p.tx_id || ':submit' OFFSET 0)
+                      AND NOT EXISTS (SELECT FROM payments p
+                                      WHERE p.rail_id = l.reference AND p.switch = l.switch OFFSET 0)
                       AND NOT EXISTS (SELECT FROM submissions m JOIN payments p USING (payment_id)
                                       WHERE m.transfer_id = l.transfer_id AND p.switch = l.switch OFFSET 0) AS "is_unmatched!"
                FROM (SELECT * FROM statement_lines WHERE line_id > $1 ORDER BY line_id LIMIT $2) AS l

@@ -64,6 +64,8 @@ pub struct PaymentRow {
     pub first_attempt_at: Option<Timestamp>,
     /// Submit deadline, by the switch's clock.
     pub submit_deadline: Option<Timestamp>,
+    /// The id by which the rail knows the transfer, once it is minted.
+    pub rail_id: Option<String>,
     /// The first cause of compensation.
     pub cause: Option<Cause>,
     /// Since when it is cancelling.

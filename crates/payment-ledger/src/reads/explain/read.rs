@@ -20,7 +20,7 @@ pub(super) async fn row(
                   p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
                   p.ended_at, p.restored_at, p.returned_minor, p.needs_operator_since, o.reason AS "refusal?",
                   p.tenant_id, p.client_id, p.profile, p.resume_count, p.run_id, p.attempts, p.first_attempt_at,
-                  p.submit_deadline, p.cancelling_since, p.final_status, p.final_status_source, p.valid_until, p.started_at
+                  p.submit_deadline, p.rail_id, p.cancelling_since, p.final_status, p.final_status_source, p.valid_until, p.started_at
            FROM payments p
            LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
            WHERE p.payment_id = $1"#,
@@ -44,6 +44,7 @@ pub(super) async fn row(
         attempts: row.attempts,
         first_attempt_at: row.first_attempt_at.map(|at| at.to_jiff()),
         submit_deadline: row.submit_deadline.map(|at| at.to_jiff()),
+        rail_id: row.rail_id.clone(),
         cause: row
             .cause
             .as_ref()

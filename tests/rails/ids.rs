@@ -1,0 +1,63 @@
+//! The ids of the rails (0027): each transfer is sent under an id of its rail's pattern, which the mock switch enforces, and what the
+//! switch says about that id is believed about the payment.
+
+use serde_json::json;
+use testkit::system::OPENING_MINOR;
+use testkit::{System, SystemOptions, TestCallback};
+
+use crate::kinds::{fednow, pix, rtp, sct_inst, upi};
+
+/// A rail's name and system, with the beginning of its ids, a part that follows a date, and their length.
+type RailIds = (&'static str, fn() -> SystemOptions, &'static str, &'static str, usize);
+
+const RAILS: [RailIds; 5] = [
+    ("sct-inst", sct_inst, "DEMODEFF", "", 35),
+    ("fednow", fednow, "20", "DEMO00001", 35),
+    ("rtp", rtp, "20", "DEMO0000001B", 35),
+    ("upi", upi, "DEM", "", 35),
+    ("pix", pix, "E0000000120", "", 32),
+];
+
+#[tokio::test]
+async fn s0_4_every_rails_transfer_carries_an_id_of_the_rails_pattern() -> anyhow::Result<()> {
+    for (name, options, beginning, participant, length) in RAILS {
+        let system = System::start(&format!("id-{name}"), options().with_profile("sla_ms", 30_000)).await?;
+        let payments = [system.pay("5.00").await?, system.pay("5.00").await?];
+        for payment in &payments {
+            system.wait_for_state(&payment.payment_id, "settled").await?;
+            let id = system.transfer_name(&payment.payment_id).await?;
+            assert_eq!(id.len(), length, "{name}: {id}");
+            assert!(id.starts_with(beginning) && id.contains(participant), "{name}: {id}");
+            // The switch knows the transfer by this id, once, and by no other.
+            assert_eq!(system.switch.request_count(&id, "submit").await?, 1, "{name}");
+            assert_eq!(system.switch.transfer_status(&id).await?.as_deref(), Some("SETTLED"), "{name}");
+            assert_eq!(system.switch.transfer_status(&payment.reference).await?, None, "{name}");
+        }
+        assert_eq!(system.audit().await?.debited, 2, "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_6_a_callback_with_the_rails_id_settles_the_payment_and_another_does_not() -> anyhow::Result<()> {
+    for (name, options, ..) in RAILS {
+        let system =
+            System::start(&format!("id-callback-{name}"), options().with_profile("sla_ms", 30_000)).await?;
+        // Longer than the rail waits for a decision: the test decides.
+        system.switch.set_default_behaviour(json!({"callback": {"lose": true}})).await?;
+        let payment = system.pay("5.00").await?;
+        system.wait_for_state(&payment.payment_id, "submitted").await?;
+        let id = system.transfer_name(&payment.payment_id).await?;
+        let mut other = id.clone();
+        let last = if other.pop() == Some('0') { '1' } else { '0' };
+        other.push(last);
+        assert_eq!(system.post_callback(&TestCallback::success(&other, 500)).await?, 200, "{name}");
+        assert_eq!(system.state(&payment.payment_id).await?, "submitted", "{name}");
+        assert_eq!(system.post_callback(&TestCallback::success(&id, 500)).await?, 200, "{name}");
+        system.wait_for_state(&payment.payment_id, "settled").await?;
+        assert_eq!(system.available().await?, OPENING_MINOR - 500, "{name}");
+        assert!(system.exceptions(&payment.payment_id).await?.is_empty(), "{name}");
+        assert_eq!(system.audit().await?.debited, 1, "{name}");
+    }
+    Ok(())
+}
