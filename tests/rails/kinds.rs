@@ -71,6 +71,13 @@ pub(crate) fn sct_inst_restoring() -> SystemOptions {
     options
 }
 
+/// SEPA Instant with the times of its shipped profile; the switch confirms after the customer's account was restored.
+pub(crate) fn sct_inst_late() -> SystemOptions {
+    let shape = json!({"dedup": false, "refuses_duplicates": true, "reject_codes": "iso"});
+    let options = rail(Rail::SctInst, &[], shape);
+    SystemOptions { settle_after_ms: 12_000, ..options }
+}
+
 /// FedNow: the same, with a clock of its own that the switch decides by.
 pub(crate) fn fednow() -> SystemOptions {
     let times = [

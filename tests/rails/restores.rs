@@ -10,7 +10,7 @@ use testkit::proxy::FaultProxy;
 use testkit::system::{AcceptedPayment, OPENING_MINOR, SystemOptions, payment_request};
 use testkit::wait::until;
 
-use crate::kinds::{RESTORED_AFTER_MS, sct_inst_restoring};
+use crate::kinds::{RESTORED_AFTER_MS, sct_inst_late, sct_inst_restoring};
 
 const WITHIN: Duration = Duration::from_secs(40);
 
@@ -127,6 +127,71 @@ async fn i27_i28_a_claim_that_cannot_be_collected_stands_and_stops_new_payments(
         Ok(metrics.lines().any(|line| line == gauge).then_some(()))
     };
     until("the claim is a gauge", WITHIN, claims).await?;
+    system.audit().await?;
+    Ok(())
+}
+
+/// The law's ten seconds, for every payment, while Temporal is down in the middle. `RESTORES=10000 RESTORES_OUTAGE_S=60` makes it a figure.
+#[tokio::test]
+async fn i24_every_unconfirmed_account_is_restored_within_ten_seconds_of_the_order() -> anyhow::Result<()> {
+    let setting = |name: &str, default: u64| {
+        std::env::var(name)
+            .map_or(Ok(default), |text| text.parse().with_context(|| format!("{name} is no number")))
+    };
+    let (payments, outage_s) = (setting("RESTORES", 60)?, setting("RESTORES_OUTAGE_S", 12)?);
+    let temporal =
+        std::env::var("TEST_TEMPORAL_ADDRESS").context("./dev test sets the address of Temporal")?;
+    let proxy = FaultProxy::start(temporal.trim_start_matches("http://")).await?;
+    let options =
+        SystemOptions { temporal_address: Some(format!("http://{}", proxy.address)), ..sct_inst_late() };
+    let system = System::start("in-time", options).await?;
+    let pay = |n: u64| {
+        let system = &system;
+        async move { system.post_payment(&format!("restored-{n}"), &payment_request("0.01")).await }
+    };
+    // Twenty a second, so that the payments are at every stage when Temporal goes.
+    let mut pace = tokio::time::interval(Duration::from_millis(50));
+    for n in 0..payments {
+        pace.tick().await;
+        ensure!(pay(n).await?.status().as_u16() == 201, "payment {n} was not accepted");
+        if n == payments / 2 {
+            proxy.refuse(true);
+            proxy.cut();
+        }
+        if n == payments / 2 + outage_s * 20 {
+            proxy.refuse(false);
+        }
+    }
+    // Fewer payments than the outage lasts: until each account of this side of it is restored.
+    let is_restored = || async {
+        let waiting: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM holds h JOIN payments p USING (payment_id)
+             WHERE h.status = 'open' AND p.restored_at IS NULL AND p.final_status IS NULL",
+        )
+        .fetch_one(&system.database.pool)
+        .await?;
+        Ok((waiting == 0).then_some(()))
+    };
+    until("every account is restored", WITHIN, is_restored).await?;
+    proxy.refuse(false);
+    system.wait_until_all_have_ended().await?;
+    let (held, restored, late, longest_ms, settled): (i64, i64, i64, i64, i64) = sqlx::query_as(
+        "SELECT count(h.payment_id), count(p.restored_at),
+                count(*) FILTER (WHERE p.restored_at > p.accepted_at + interval '10 seconds'),
+                coalesce(max(extract(epoch FROM p.restored_at - p.accepted_at) * 1000), 0)::bigint,
+                count(*) FILTER (WHERE p.state = 'settled')
+         FROM payments p LEFT JOIN holds h USING (payment_id)",
+    )
+    .fetch_one(&system.database.pool)
+    .await?;
+    println!(
+        "restored: payments {payments} held {held} restored {restored} later_than_10_s {late} longest_ms {longest_ms} settled_late {settled}"
+    );
+    ensure!(held > 0 && restored == held, "{restored} of {held} held amounts were restored");
+    ensure!(
+        late == 0,
+        "{late} accounts were restored later than 10 s after the order, the last one after {longest_ms} ms"
+    );
     system.audit().await?;
     Ok(())
 }
