@@ -18,8 +18,10 @@ const WITHIN: Duration = Duration::from_secs(40);
 async fn held_payment(name: &str, options: SystemOptions) -> anyhow::Result<(System, AcceptedPayment)> {
     let system = System::start(name, options).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
-    let payment = system.pay("5.00").await?;
+    let mut payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
+    // The switch knows it by the rail's id.
+    payment.reference = system.transfer_name(&payment.payment_id).await?;
     Ok((system, payment))
 }
 

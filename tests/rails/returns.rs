@@ -23,9 +23,10 @@ async fn i30_i31_a_transfer_accepted_without_posting_settles_and_its_returns_are
     let timeline = system.timeline(&payment.payment_id).await?;
     assert!(timeline.iter().any(|line| line.contains("has not posted it to the payee yet")), "{timeline:?}");
 
-    system.switch.report_posting(&payment.reference, "return_coming").await?;
-    system.switch.return_part(&payment.reference, "first", 200).await?;
-    system.switch.return_part(&payment.reference, "second", 300).await?;
+    let id = system.transfer_name(&payment.payment_id).await?;
+    system.switch.report_posting(&id, "return_coming").await?;
+    system.switch.return_part(&id, "first", 200).await?;
+    system.switch.return_part(&id, "second", 300).await?;
     let credited = || async { Ok((system.available().await? == OPENING_MINOR).then_some(())) };
     until("both returns are credited", WITHIN, credited).await?;
     let shown = system.payment(&payment.payment_id).await?;

@@ -440,9 +440,13 @@ export interface components {
             /** @description Reference of the transfer, as we submitted it. */
             reference: string;
             status: components["schemas"]["CallbackStatus"];
-            /** @description Always `transfer.completed`. */
-            type: string;
+            type: components["schemas"]["CompletedType"];
         };
+        /**
+         * @description The type of the end of a transfer.
+         * @enum {string}
+         */
+        CompletedType: "transfer.completed";
         /** @description The body of an event stream: a text, in which each event has these fields. */
         EventStreamBody: components["schemas"]["StreamEvent"] | string;
         /** @description A notification sent to the customer. */
@@ -609,9 +613,13 @@ export interface components {
             reason?: string | null;
             /** @description Reference of the transfer, as we submitted it. */
             reference: string;
-            /** @description Always `transfer.posting`. */
-            type: string;
+            type: components["schemas"]["PostingType"];
         };
+        /**
+         * @description The type of a report of the posting.
+         * @enum {string}
+         */
+        PostingType: "transfer.posting";
         /** @description A problem document (RFC 9457). */
         ProblemDocument: {
             /**
@@ -682,9 +690,13 @@ export interface components {
             reference: string;
             /** @description The switch's id of the return; the same whenever it reports the return. */
             return_id: string;
-            /** @description Always `transfer.returned`. */
-            type: string;
+            type: components["schemas"]["ReturnedType"];
         };
+        /**
+         * @description The type of a return.
+         * @enum {string}
+         */
+        ReturnedType: "transfer.returned";
         /** @description A page of an account statement, oldest entry first. */
         Statement: {
             /** @description Balance at the end of the period. */

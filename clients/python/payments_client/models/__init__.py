@@ -7,6 +7,7 @@ from .callback_receipt import CallbackReceipt
 from .callback_status import CallbackStatus
 from .cancel_requested import CancelRequested
 from .completed_body import CompletedBody
+from .completed_type import CompletedType
 from .notification import Notification
 from .payment import Payment
 from .payment_links import PaymentLinks
@@ -16,10 +17,12 @@ from .payment_status import PaymentStatus
 from .payment_with_timeline import PaymentWithTimeline
 from .posting import Posting
 from .posting_body import PostingBody
+from .posting_type import PostingType
 from .problem_document import ProblemDocument
 from .replay_failed_request import ReplayFailedRequest
 from .replay_failed_result import ReplayFailedResult
 from .returned_body import ReturnedBody
+from .returned_type import ReturnedType
 from .statement import Statement
 from .statement_entry import StatementEntry
 from .stream_event import StreamEvent
@@ -46,6 +49,7 @@ __all__ = (
     "CallbackStatus",
     "CancelRequested",
     "CompletedBody",
+    "CompletedType",
     "Notification",
     "Payment",
     "PaymentLinks",
@@ -55,10 +59,12 @@ __all__ = (
     "PaymentWithTimeline",
     "Posting",
     "PostingBody",
+    "PostingType",
     "ProblemDocument",
     "ReplayFailedRequest",
     "ReplayFailedResult",
     "ReturnedBody",
+    "ReturnedType",
     "Statement",
     "StatementEntry",
     "StreamEvent",

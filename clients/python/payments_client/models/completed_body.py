@@ -7,6 +7,7 @@ from attrs import define as _attrs_define
 from attrs import field as _attrs_field
 
 from ..models.callback_status import CallbackStatus
+from ..models.completed_type import CompletedType
 from ..models.posting import Posting
 from ..types import UNSET, Unset
 
@@ -26,7 +27,7 @@ class CompletedBody:
         currency (str): ISO 4217 code.
         reference (str): Reference of the transfer, as we submitted it.
         status (CallbackStatus): Result of the transfer at the switch.
-        type_ (str): Always `transfer.completed`.
+        type_ (CompletedType): The type of the end of a transfer.
         posting (None | Posting | Unset):
         reason (None | str | Unset): Reason given by the switch, usually for a failure.
         reason_code (None | str | Unset): Code of the reason, from a switch whose rejects have codes.
@@ -36,7 +37,7 @@ class CompletedBody:
     currency: str
     reference: str
     status: CallbackStatus
-    type_: str
+    type_: CompletedType
     posting: None | Posting | Unset = UNSET
     reason: None | str | Unset = UNSET
     reason_code: None | str | Unset = UNSET
@@ -51,7 +52,7 @@ class CompletedBody:
 
         status = self.status.value
 
-        type_ = self.type_
+        type_ = self.type_.value
 
         posting: None | str | Unset
         if isinstance(self.posting, Unset):
@@ -104,7 +105,7 @@ class CompletedBody:
 
         status = CallbackStatus(d.pop("status"))
 
-        type_ = d.pop("type")
+        type_ = CompletedType(d.pop("type"))
 
         def _parse_posting(data: object) -> None | Posting | Unset:
             if data is None:

@@ -7,6 +7,7 @@ from attrs import define as _attrs_define
 from attrs import field as _attrs_field
 
 from ..models.posting import Posting
+from ..models.posting_type import PostingType
 from ..types import UNSET, Unset
 
 T = TypeVar("T", bound="PostingBody")
@@ -25,7 +26,7 @@ class PostingBody:
         currency (str): ISO 4217 code.
         posting (Posting): Where the money of a settled transfer is at the receiving bank.
         reference (str): Reference of the transfer, as we submitted it.
-        type_ (str): Always `transfer.posting`.
+        type_ (PostingType): The type of a report of the posting.
         reason (None | str | Unset): Reason given by the switch.
     """
 
@@ -33,7 +34,7 @@ class PostingBody:
     currency: str
     posting: Posting
     reference: str
-    type_: str
+    type_: PostingType
     reason: None | str | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
@@ -46,7 +47,7 @@ class PostingBody:
 
         reference = self.reference
 
-        type_ = self.type_
+        type_ = self.type_.value
 
         reason: None | str | Unset
         if isinstance(self.reason, Unset):
@@ -81,7 +82,7 @@ class PostingBody:
 
         reference = d.pop("reference")
 
-        type_ = d.pop("type")
+        type_ = PostingType(d.pop("type"))
 
         def _parse_reason(data: object) -> None | str | Unset:
             if data is None:

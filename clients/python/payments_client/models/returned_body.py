@@ -6,6 +6,7 @@ from typing import Any, TypeVar, cast
 from attrs import define as _attrs_define
 from attrs import field as _attrs_field
 
+from ..models.returned_type import ReturnedType
 from ..types import UNSET, Unset
 
 T = TypeVar("T", bound="ReturnedBody")
@@ -24,7 +25,7 @@ class ReturnedBody:
         currency (str): ISO 4217 code.
         reference (str): Reference of the transfer, as we submitted it.
         return_id (str): The switch's id of the return; the same whenever it reports the return.
-        type_ (str): Always `transfer.returned`.
+        type_ (ReturnedType): The type of a return.
         reason (None | str | Unset): Reason given by the switch.
         reason_code (None | str | Unset): Code of the reason.
     """
@@ -33,7 +34,7 @@ class ReturnedBody:
     currency: str
     reference: str
     return_id: str
-    type_: str
+    type_: ReturnedType
     reason: None | str | Unset = UNSET
     reason_code: None | str | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
@@ -47,7 +48,7 @@ class ReturnedBody:
 
         return_id = self.return_id
 
-        type_ = self.type_
+        type_ = self.type_.value
 
         reason: None | str | Unset
         if isinstance(self.reason, Unset):
@@ -90,7 +91,7 @@ class ReturnedBody:
 
         return_id = d.pop("return_id")
 
-        type_ = d.pop("type")
+        type_ = ReturnedType(d.pop("type"))
 
         def _parse_reason(data: object) -> None | str | Unset:
             if data is None:

@@ -87,7 +87,10 @@ sum in EUR                        0.00 EUR
     let from = ["--from", "2026-02-01T00:00:00Z"];
     let output =
         ledger(&[&["statement", "internal:funding:EUR", "--limit", "1"], &from[..]].concat()).await.success();
-    assert!(output.contains("2026-02-01T00:00:00Z   fund   -1.00 EUR         -1.00 EUR   A-1"), "{output}");
+    assert!(
+        output.contains("2026-02-01T00:00:00Z   2026-02-01   fund   -1.00 EUR         -1.00 EUR   A-1"),
+        "{output}"
+    );
     let next = output.split("--after ").nth(1).unwrap().trim();
     let rest = ["statement", "internal:funding:EUR", "--json", "--after", next];
     let output = ledger(&[&rest[..], &from[..]].concat()).await.success();

@@ -30,6 +30,8 @@ const NOT_COMPARED: &[(&str, &str)] = &[
     ("first_attempt", READS),
     ("last_submission", READS),
     ("lookup_key", READS),
+    ("named_transaction", READS),
+    ("transfer_name", READS),
     ("record_listed_returns", "finds the returns of a statement, each of which is then what store_return is"),
     ("store_posting", "appends a line that no rule reads"),
     ("overdue_restores", READS),

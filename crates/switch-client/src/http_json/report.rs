@@ -32,6 +32,27 @@ pub enum CallbackBody {
     Posting(PostingBody),
 }
 
+/// The type of the end of a transfer.
+#[derive(Debug, Deserialize, ToSchema)]
+enum CompletedType {
+    #[serde(rename = "transfer.completed")]
+    Completed,
+}
+
+/// The type of a return.
+#[derive(Debug, Deserialize, ToSchema)]
+enum ReturnedType {
+    #[serde(rename = "transfer.returned")]
+    Returned,
+}
+
+/// The type of a report of the posting.
+#[derive(Debug, Deserialize, ToSchema)]
+enum PostingType {
+    #[serde(rename = "transfer.posting")]
+    Posting,
+}
+
 /// The type of an event, which says how to read the rest.
 #[derive(Debug, Deserialize)]
 struct EventType {
@@ -43,9 +64,8 @@ struct EventType {
 #[schema(example = json!({"type": "transfer.completed", "reference": "tx_0123456789abcdef01234567:submit",
     "status": "SUCCESS", "amount_minor": 1250, "currency": "EUR", "occurred_at": "2026-01-01T12:00:00Z"}))]
 pub struct CompletedBody {
-    /// Always `transfer.completed`.
     #[allow(dead_code, reason = "read before the rest")]
-    r#type: String,
+    r#type: CompletedType,
     /// Reference of the transfer, as we submitted it.
     reference: String,
     status: Status,
@@ -70,9 +90,8 @@ pub struct CompletedBody {
 #[schema(example = json!({"type": "transfer.returned", "reference": "tx_0123456789abcdef01234567:submit",
     "return_id": "ret_1", "amount_minor": 500, "currency": "EUR", "reason_code": "AC04"}))]
 pub struct ReturnedBody {
-    /// Always `transfer.returned`.
     #[allow(dead_code, reason = "read before the rest")]
-    r#type: String,
+    r#type: ReturnedType,
     /// Reference of the transfer, as we submitted it.
     reference: String,
     /// The switch's id of the return; the same whenever it reports the return.
@@ -95,9 +114,8 @@ pub struct ReturnedBody {
 #[schema(example = json!({"type": "transfer.posting", "reference": "tx_0123456789abcdef01234567:submit",
     "posting": "posted", "amount_minor": 1250, "currency": "EUR"}))]
 pub struct PostingBody {
-    /// Always `transfer.posting`.
     #[allow(dead_code, reason = "read before the rest")]
-    r#type: String,
+    r#type: PostingType,
     /// Reference of the transfer, as we submitted it.
     reference: String,
     posting: PostingWord,
