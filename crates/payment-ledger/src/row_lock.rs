@@ -215,7 +215,7 @@ async fn read_locked(
                   p.operator_reason IS NOT NULL AS "needed_operator!",
                   clock_timestamp() > p.valid_until AS "too_late!",
                   coalesce(p.restore_due_at <= clock_timestamp(), false) AS "restore_is_due!",
-                  p.restored_at IS NOT NULL AS "restored!", p.has_unbooked_return AS "has_unbooked_return!",
+                  h.borne_by_bank_since IS NOT NULL AS "restored!", p.has_unbooked_return AS "has_unbooked_return!",
                   p.workflow_id AS "workflow_id!", p.trace_parent,
                   EXISTS (SELECT FROM switch_callbacks c WHERE c.payment_id = p.payment_id AND c.switch = p.switch
                              AND c.status = 'FAILURE') AS "failure_reported!",

@@ -14,6 +14,7 @@ use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::SwitchProfile;
 use payment_protocol::action::Correction;
+use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::Cause;
 use payment_protocol::drift::Tolerance;
 use payment_protocol::facts::RecallRecord;
@@ -218,6 +219,21 @@ async fn i30_a_return_before_the_debit_is_kept_and_booked_with_it(pool: PgPool) 
         assert_eq!(bank.debit(&p).await, DebitOutcome::Done);
         assert_eq!(charged(&bank, &p).await, 700, "{stage:?}");
     }
+    // Two that were each kept alone are together more than was charged: the second is for operators.
+    let twice = bank.payment_at(Stage::Confirmed, "twice").await;
+    return_part(&bank, &twice, "twice-1", 300).await;
+    return_part(&bank, &twice, "twice-2", 800).await;
+    assert!(bank.exceptions(&twice).await.is_empty());
+    assert_eq!(bank.debit(&twice).await, DebitOutcome::Done);
+    assert_eq!(
+        (charged(&bank, &twice).await, bank.exceptions(&twice).await),
+        (700, vec!["return_differs".to_owned()])
+    );
+    // Money that came back had been accepted: an absence at the switch does not make the transfer void.
+    let accepted = bank.payment_at(Stage::Sent, "accepted").await;
+    return_part(&bank, &accepted, "accepted-1", 300).await;
+    let absent = bank.ledger.record_void(&accepted.id, VoidReason::DeadlinePassed).await.unwrap();
+    assert_eq!(absent, FinalStatusRuling::NoAttempt);
     // Released, because the return of the whole transfer was known: nothing is to be paid.
     let released = bank.payment_at(Stage::Sent, "released").await;
     report_return(&bank, &released, ReportedBy::Query).await;

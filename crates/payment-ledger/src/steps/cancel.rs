@@ -43,7 +43,8 @@ impl Ledger {
             end: facts.state.end(),
             final_status: facts.final_status,
             never_sent: rules::never_sent(facts),
-            accepted: is_accepted(&mut tx, payment_id).await?,
+            // Money that came back had been accepted.
+            accepted: locked.has_unbooked_return || is_accepted(&mut tx, payment_id).await?,
             has_doubtful_success: rules::has_doubtful_success(facts),
             deadline_ms: locked.submit_deadline.map(|at| at.as_millisecond()),
             cancelling_ms: locked.cancelling_ms,

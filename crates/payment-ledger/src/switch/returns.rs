@@ -110,12 +110,19 @@ impl Ledger {
     pub async fn record_listed_returns(&self, payments: &[PaymentId]) -> Result<usize, LedgerError> {
         let ids: Vec<&str> = payments.iter().map(PaymentId::as_str).collect();
         let rows = sqlx::query!(
-            r#"SELECT p.payment_id, p.tx_id || ':submit' AS "reference!", s.switch, s.return_id AS "return_id!", s.amount_minor,
-                      s.currency
-               FROM payments p JOIN statement_lines s ON s.switch = p.switch AND s.reference = coalesce(p.rail_id, p.tx_id || ':submit')
-               WHERE p.payment_id = ANY ($1) AND s.status = 'RETURNED' AND s.return_id IS NOT NULL
-                 AND NOT EXISTS (SELECT FROM returns r WHERE r.switch = s.switch AND r.return_id = s.return_id)
-               ORDER BY s.line_id"#,
+            r#"SELECT l.payment_id AS "payment_id!", l.reference AS "reference!", l.switch AS "switch!", l.return_id AS "return_id!",
+                      l.amount_minor AS "amount_minor!", l.currency AS "currency!"
+               FROM (SELECT p.payment_id, p.tx_id || ':submit' AS reference, s.switch, s.return_id, s.amount_minor, s.currency, s.line_id
+                     FROM payments p
+                     JOIN statement_lines s ON s.switch = p.switch AND s.reference = coalesce(p.rail_id, p.tx_id || ':submit')
+                     WHERE p.payment_id = ANY ($1) AND s.status = 'RETURNED' AND s.return_id IS NOT NULL
+                     UNION
+                     SELECT p.payment_id, p.tx_id || ':submit', s.switch, s.return_id, s.amount_minor, s.currency, s.line_id
+                     FROM payments p JOIN submissions m ON m.payment_id = p.payment_id
+                     JOIN statement_lines s ON s.switch = p.switch AND s.transfer_id = m.transfer_id AND s.reference IS NULL
+                     WHERE p.payment_id = ANY ($1) AND s.status = 'RETURNED' AND s.return_id IS NOT NULL) AS l
+               WHERE NOT EXISTS (SELECT FROM returns r WHERE r.switch = l.switch AND r.return_id = l.return_id)
+               ORDER BY l.line_id"#,
             &ids as &[&str],
         )
         .fetch_all(&self.pool)
@@ -246,11 +253,23 @@ pub(crate) async fn book_kept(tx: &mut LedgerTransaction, locked: &LockedPayment
             reason: None,
         };
         let charge = charge(tx, locked, false).await?;
-        // One that does not fit has its exception.
-        if let ReturnRuling::Book(bearer) =
-            returns::book(&charge, &locked.profile.switch, locked.money, &report)
-        {
-            book(tx, locked, &report.return_id, report.amount_minor, bearer).await?;
+        // Each was kept alone: together they may be more than is charged now.
+        match returns::book(&charge, &locked.profile.switch, locked.money, &report) {
+            ReturnRuling::Book(bearer) => {
+                book(tx, locked, &report.return_id, report.amount_minor, bearer).await?;
+            }
+            ReturnRuling::Exceeds
+            | ReturnRuling::Keep
+            | ReturnRuling::NothingOwed
+            | ReturnRuling::Differs(_) => {
+                let origin = format!("{}:{}", report.switch, report.return_id);
+                let detail = format!(
+                    "the return {origin} of {} minor units of {} is more than was charged and not returned",
+                    report.amount_minor, report.currency
+                );
+                let kind = ExceptionKind::ReturnDiffers;
+                tx.open_exception(Some(&locked.payment_id), kind, &origin, &detail).await?;
+            }
         }
     }
     sqlx::query!(
