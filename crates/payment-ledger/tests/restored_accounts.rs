@@ -330,3 +330,24 @@ async fn the_database_moves_holds_and_claims_with_the_advance_alone(pool: PgPool
     }
     bank.audit().await;
 }
+
+/// A row that another transaction holds is left to the next round, and holds up no other account.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i24_a_locked_payment_holds_up_no_other_restore(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let locked = payment_at(&bank, Stage::Sent, "locked").await;
+    let other = payment_at(&bank, Stage::Sent, "other").await;
+    let mut holder = bank.ledger.pool().begin().await.unwrap();
+    sqlx::query("SELECT FROM payments WHERE payment_id = $1 FOR UPDATE")
+        .bind(locked.id.as_str())
+        .execute(&mut *holder)
+        .await
+        .unwrap();
+    let round = bank.ledger.restore_all_due(Duration::ZERO).await.unwrap();
+    assert_eq!(round, RestoreRound { restored: 1, failed: 0 });
+    assert_eq!(balances(&bank, &other).await, (FUNDS_MINOR, FUNDS_MINOR));
+    holder.rollback().await.unwrap();
+    let round = bank.ledger.restore_all_due(Duration::ZERO).await.unwrap();
+    assert_eq!(round, RestoreRound { restored: 1, failed: 0 });
+    bank.audit().await;
+}

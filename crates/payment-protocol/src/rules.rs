@@ -375,12 +375,13 @@ pub enum RestoreRuling {
 #[must_use]
 pub fn restore(facts: &Facts) -> RestoreRuling {
     let is_held = facts.hold == Some(HoldStatus::Open) && facts.state.end().is_none();
-    // A refused debit and a recall follow a SUCCESS, although its record may be lost: the money left.
-    let is_confirmed = facts.debit_refused.is_some() || facts.recall.is_some();
-    if !is_held || facts.restored || is_confirmed {
+    if !is_held || facts.restored {
         return RestoreRuling::NotDue;
     }
+    // A refused debit and a recall follow a SUCCESS, although its record may be lost: the money left.
+    let is_confirmed = facts.debit_refused.is_some() || facts.recall.is_some();
     let now = match facts.final_status {
+        None if is_confirmed => return RestoreRuling::NotDue,
         None => return RestoreRuling::Advance,
         Some(FinalStatus::Settled) => return RestoreRuling::NotDue,
         // Without a cause, only a final reject can have been recorded.

@@ -72,9 +72,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     }
 
     tokio::spawn(metrics::log_warnings(ledger.readiness(), stop.clone()));
-    if switches.iter().any(|(_, _, profile)| profile.restore_customer_after_ms.is_some()) {
-        tokio::spawn(restore::run(ledger.clone(), stop.clone()));
-    }
+    // Whatever is configured today: a payment has the profile of its acceptance.
+    tokio::spawn(restore::run(ledger.clone(), stop.clone()));
     let health = metrics::routes(recorder, ledger.readiness());
     let listen = options.worker.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_WORKER__METRICS_LISTEN", health, stop.clone());

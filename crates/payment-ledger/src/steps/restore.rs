@@ -14,7 +14,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::admission::limits;
-use crate::row_lock::{LockedPayment, lock_payment};
+use crate::row_lock::{LockedPayment, lock_payment, lock_unlocked};
 use crate::steps::cancel::begin_compensation;
 use crate::steps::release::release;
 use crate::stored_id::read_id;
@@ -37,6 +37,8 @@ pub enum RestoreOutcome {
     Released,
     /// Nothing was to be restored.
     NotDue,
+    /// Another transaction has locked the payment: restore again.
+    Locked,
 }
 
 /// The outcome of one restore.
@@ -74,25 +76,17 @@ impl Ledger {
     pub async fn restore(&self, payment_id: &PaymentId) -> Result<RestoreOutcome, LedgerError> {
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
-        let ruling =
-            if locked.restore_is_due { rules::restore(&locked.facts) } else { RestoreRuling::NotDue };
-        let outcome = match ruling {
-            RestoreRuling::NotDue => return Ok(RestoreOutcome::NotDue),
-            RestoreRuling::Advance => {
-                advance(&mut tx, &locked).await?;
-                RestoreOutcome::Advanced
-            }
-            RestoreRuling::Compensate(cause) => {
-                begin_compensation(&mut tx, &locked, &cause).await?;
-                RestoreOutcome::CompensationBegun
-            }
-            RestoreRuling::Release(cause) => {
-                release(&mut tx, &locked, &cause).await?;
-                RestoreOutcome::Released
-            }
-        };
-        tx.commit().await?;
-        Ok(outcome)
+        restore_locked(tx, &locked).await
+    }
+
+    /// As [`Ledger::restore`], for a round: a payment that another transaction has locked is left to the next round, so that it holds
+    /// up no other account.
+    async fn restore_in_round(&self, payment_id: &PaymentId) -> Result<RestoreOutcome, LedgerError> {
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
+        match lock_unlocked(&mut tx, &[payment_id.to_string()], &[]).await?.pop() {
+            Some(locked) => restore_locked(tx, &locked).await,
+            None => Ok(RestoreOutcome::Locked),
+        }
     }
 
     /// Restores every account that has been due for at least `overdue`, the longest due first. Several processes may do so.
@@ -114,9 +108,9 @@ impl Ledger {
                 }
                 let (ledger, payment_id) = (self.clone(), due.payment_id.clone());
                 running.spawn(async move {
-                    let mut restored = ledger.restore(&payment_id).await;
+                    let mut restored = ledger.restore_in_round(&payment_id).await;
                     if let Ok(RestoreOutcome::CompensationBegun) = restored {
-                        restored = ledger.restore(&payment_id).await;
+                        restored = ledger.restore_in_round(&payment_id).await;
                     }
                     (payment_id, restored)
                 });
@@ -180,7 +174,10 @@ impl RestoreRound {
     fn count(&mut self, joined: Result<Restored, JoinError>) {
         match joined {
             Ok((_, Ok(RestoreOutcome::Advanced | RestoreOutcome::Released))) => self.restored += 1,
-            Ok((_, Ok(RestoreOutcome::NotDue | RestoreOutcome::CompensationBegun))) => {}
+            Ok((
+                _,
+                Ok(RestoreOutcome::NotDue | RestoreOutcome::CompensationBegun | RestoreOutcome::Locked),
+            )) => {}
             Ok((payment_id, Err(error))) => {
                 self.failed += 1;
                 let error = &error as &dyn std::error::Error;
@@ -199,6 +196,31 @@ impl RestoreRound {
             }
         }
     }
+}
+
+/// Restores the account of a locked payment, if it is due, and commits.
+async fn restore_locked(
+    mut tx: LedgerTransaction,
+    locked: &LockedPayment,
+) -> Result<RestoreOutcome, LedgerError> {
+    let ruling = if locked.restore_is_due { rules::restore(&locked.facts) } else { RestoreRuling::NotDue };
+    let outcome = match ruling {
+        RestoreRuling::NotDue => return Ok(RestoreOutcome::NotDue),
+        RestoreRuling::Advance => {
+            advance(&mut tx, locked).await?;
+            RestoreOutcome::Advanced
+        }
+        RestoreRuling::Compensate(cause) => {
+            begin_compensation(&mut tx, locked, &cause).await?;
+            RestoreOutcome::CompensationBegun
+        }
+        RestoreRuling::Release(cause) => {
+            release(&mut tx, locked, &cause).await?;
+            RestoreOutcome::Released
+        }
+    };
+    tx.commit().await?;
+    Ok(outcome)
 }
 
 /// Posts claims -> source and begins the compensation, so that no further attempt is sent. The amount counts towards no limit any more.
