@@ -517,7 +517,8 @@ export interface components {
             restored_at?: string;
             /**
              * Format: int64
-             * @description What came back of a settled payment and was credited, in minor units; absent without a return.
+             * @description What came back of a settled payment, in minor units; absent without a return. It was credited to the account if the account had
+             *     been debited, else to the bank.
              */
             returned_minor?: number;
             /** @description Account to be charged. */
@@ -727,8 +728,9 @@ export interface components {
             entry_id: number;
             /**
              * @description `fund` (credit), `reserve` (hold for a payment), `release` (release of a hold), `advance` (credit for a payment that is not
-             *     confirmed in time), `collect` (debit of such a payment that was executed late), `late_debit` or `return_credit`. The debit of a
-             *     hold has no entry of its own, because the reserve entry already reduced the available balance.
+             *     confirmed in time), `collect` (debit of such a payment that was executed late), `return` (credit of money that came back),
+             *     `late_debit` or `return_credit`. The debit of a hold has no entry of its own, because the reserve entry already reduced the
+             *     available balance.
              */
             kind: string;
             payment_id?: string;

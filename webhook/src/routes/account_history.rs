@@ -54,8 +54,9 @@ pub(crate) struct Entry {
     #[schema(format = Date, example = "2026-11-25")]
     value_date: String,
     /// `fund` (credit), `reserve` (hold for a payment), `release` (release of a hold), `advance` (credit for a payment that is not
-    /// confirmed in time), `collect` (debit of such a payment that was executed late), `late_debit` or `return_credit`. The debit of a
-    /// hold has no entry of its own, because the reserve entry already reduced the available balance.
+    /// confirmed in time), `collect` (debit of such a payment that was executed late), `return` (credit of money that came back),
+    /// `late_debit` or `return_credit`. The debit of a hold has no entry of its own, because the reserve entry already reduced the
+    /// available balance.
     kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

@@ -47,8 +47,9 @@ class Payment:
         restored_at (datetime.datetime | Unset): When the amount became available to the payer again without a
             confirmation. The transfer may still be executed until the payment
             has ended.
-        returned_minor (int | Unset): What came back of a settled payment and was credited, in minor units; absent
-            without a return.
+        returned_minor (int | Unset): What came back of a settled payment, in minor units; absent without a return. It
+            was credited to the account if the account had
+            been debited, else to the bank.
     """
 
     amount: str

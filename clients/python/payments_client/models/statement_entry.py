@@ -25,9 +25,11 @@ class StatementEntry:
         entry_id (int):
         kind (str): `fund` (credit), `reserve` (hold for a payment), `release` (release of a hold), `advance` (credit
             for a payment that is not
-            confirmed in time), `collect` (debit of such a payment that was executed late), `late_debit` or `return_credit`.
-            The debit of a
-            hold has no entry of its own, because the reserve entry already reduced the available balance.
+            confirmed in time), `collect` (debit of such a payment that was executed late), `return` (credit of money that
+            came back),
+            `late_debit` or `return_credit`. The debit of a hold has no entry of its own, because the reserve entry already
+            reduced the
+            available balance.
         posted_at (datetime.datetime):
         value_date (datetime.date): The day from which the entry counts, in UTC: its own, and that of the hold for
             `release` and `advance`, as if nothing had been

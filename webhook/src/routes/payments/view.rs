@@ -72,7 +72,8 @@ pub(crate) struct Payment {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     restored_at: Option<Timestamp>,
-    /// What came back of a settled payment and was credited, in minor units; absent without a return.
+    /// What came back of a settled payment, in minor units; absent without a return. It was credited to the account if the account had
+    /// been debited, else to the bank.
     #[serde(skip_serializing_if = "is_zero")]
     returned_minor: i64,
     /// Decisions that an operator of the bank may take now; not available to clients.
