@@ -14,6 +14,7 @@ use axum::routing::post;
 use serde_json::{Value, json};
 use testkit::process::Process;
 use testkit::system::{API_KEY, payment_request};
+use testkit::temporal::EventType;
 use testkit::wait::until;
 use testkit::{NatsServer, System, SystemOptions, TestCallback};
 use tokio::net::TcpListener;
@@ -301,6 +302,8 @@ async fn nothing_is_exported_twice_when_another_worker_replays_a_payment() -> an
     // What the first worker did has arrived before it is killed.
     let submitted = |spans: &[ReceivedSpan]| !named(spans, "reserve_and_submit").is_empty();
     bank.spans(&client.trace_id, "the submit", submitted).await?;
+    // And Temporal has its outcome, which the second worker would otherwise find out again.
+    bank.system.wait_for_event(&payment_id, EventType::TimerStarted).await?;
     bank.system.worker.kill().await?;
     bank.system.worker.restart().await?;
     bank.system.switch.finish_transfer(&reference, "settle").await?;
