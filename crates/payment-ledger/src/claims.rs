@@ -39,9 +39,9 @@ impl Ledger {
             SwitchClaims,
             r#"SELECT switch AS "switch!", currency AS "currency!", count(*) FILTER (WHERE closed_at IS NULL) AS "count!",
                       coalesce(sum(open_minor), 0)::bigint AS "amount_minor!",
-                      coalesce(extract(epoch FROM clock_timestamp() - min(opened_at) FILTER (WHERE closed_at IS NULL)), 0)::bigint
+                      coalesce(extract(epoch FROM statement_timestamp() - min(opened_at) FILTER (WHERE closed_at IS NULL)), 0)::bigint
                           AS "oldest_s!"
-               FROM claims WHERE closed_at IS NULL OR closed_at > clock_timestamp() - interval '1 day'
+               FROM claims WHERE closed_at IS NULL OR closed_at > statement_timestamp() - interval '1 day'
                GROUP BY switch, currency ORDER BY switch, currency"#
         )
         .fetch_all(&self.pool)

@@ -48,6 +48,12 @@ impl LedgerError {
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
+
+    /// Whether another transaction kept a lock for too long (SQLSTATE 55P03).
+    pub(crate) fn is_lock_timeout(&self) -> bool {
+        let Self::Unavailable(error) = self else { return false };
+        error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
+    }
 }
 
 impl From<sqlx::Error> for LedgerError {

@@ -33,8 +33,6 @@ pub(crate) struct LockedPayment {
     pub(crate) too_late: bool,
     /// Whether the time has come to restore the customer's account, if no confirmation is recorded.
     pub(crate) restore_is_due: bool,
-    /// Whether a return is kept that is booked with the debit.
-    pub(crate) has_unbooked_return: bool,
     /// The workflow that receives the payment's signals now.
     pub(crate) workflow_id: String,
     /// Position of the payment in its distributed trace.
@@ -293,7 +291,6 @@ impl LockedPaymentRow {
             needed_operator: self.needed_operator,
             too_late: self.too_late,
             restore_is_due: self.restore_is_due,
-            has_unbooked_return: self.has_unbooked_return,
             workflow_id: self.workflow_id,
             trace_parent: self.trace_parent,
             failure_reported: self.failure_reported,
@@ -341,6 +338,7 @@ impl LockedPaymentRow {
             cancel_requested: self.cancel_requested,
             account_busy: self.account_busy,
             restored: self.restored,
+            has_unbooked_return: self.has_unbooked_return,
         })
     }
 

@@ -6,16 +6,23 @@
 
 mod support;
 
+use std::time::Duration;
+
 use payment_ledger::audit::reconcile::payments::Sources;
 use payment_ledger::audit::seal::{BatchSize, SealOutcome};
+use payment_ledger::steps::accept::NewPayment;
+use payment_protocol::SwitchProfile;
+use payment_protocol::cancel::VoidReason;
+use payment_protocol::cause::Cause;
 use payment_protocol::drift::Tolerance;
 use payment_protocol::ids::{PaymentId, SwitchName};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use support::{Bank, SWITCH, Stage, event, failure};
+use support::{Bank, SWITCH, Stage, event, failure, profile, return_part};
 
 /// Tables that grow with the number of payments.
 const GROWING: &[&str] = &[
     "alerts",
+    "claims",
     "decisions",
     "exceptions",
     "holds",
@@ -27,6 +34,7 @@ const GROWING: &[&str] = &[
     "outbox",
     "outbox_keys",
     "payments",
+    "returns",
     "running_workflows",
     "statement_lines",
     "submissions",
@@ -86,6 +94,8 @@ async fn s0_15_no_step_of_a_payment_scans_a_whole_table(_: PgPoolOptions, connec
         assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "a callback after {stage:?}");
         bank.ledger.explain(&p.id, 100).await.unwrap().unwrap();
         assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "explain after {stage:?}");
+        return_part(&bank, &p, "r", 1).await;
+        assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "a return after {stage:?}");
         ids.push(p.id);
     }
     let run = bank.ledger.begin_reconciliation_run().await.unwrap();
@@ -104,5 +114,39 @@ async fn s0_15_no_step_of_a_payment_scans_a_whole_table(_: PgPoolOptions, connec
     assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "after lost commits");
     bank.ledger.audit_holds(Tolerance::default()).await.unwrap();
     assert_eq!(excessive_reads(&bank, 6).await, [""; 0], "hold audit");
+    bank.close().await;
+}
+
+/// The rounds of restores run five times a second, and the claims are measured every few seconds.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_15_no_round_of_restores_reads_what_is_not_due(_: PgPoolOptions, connect: PgConnectOptions) {
+    let connect = connect.options([("enable_seqscan", "off")]);
+    let bank = Bank::new(PgPoolOptions::new().max_connections(1).connect_with(connect).await.unwrap());
+    let due_after = async |ms, key: String| {
+        let profile = SwitchProfile { restore_customer_after_ms: Some(ms), ..profile() };
+        let order = NewPayment { profile, ..bank.order(&key) };
+        bank.order_at(Stage::Sent, order).await
+    };
+    for n in 0..OTHERS {
+        due_after(3_600_000, format!("later {n}")).await;
+        let paid_back = due_after(0, format!("paid back {n}")).await;
+        bank.ledger.restore(&paid_back.id).await.unwrap();
+        bank.ledger.record_void(&paid_back.id, VoidReason::Rejected).await.unwrap();
+        bank.ledger.release(&paid_back.id, &Cause::SlaExpired).await.unwrap();
+    }
+    bank.sql("ALTER TABLE claims DISABLE TRIGGER USER").await;
+    bank.sql("UPDATE claims SET closed_at = closed_at - interval '2 days'").await;
+    bank.sql("ALTER TABLE claims ENABLE TRIGGER USER").await;
+    bank.sql("ANALYZE").await;
+    excessive_reads(&bank, 1).await;
+
+    due_after(0, "due".into()).await;
+    assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "an attempt");
+    assert_eq!(bank.ledger.overdue_restores().await.unwrap().count, 1);
+    assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "the overdue restores");
+    assert_eq!(bank.ledger.restore_all_due(Duration::ZERO).await.unwrap().restored, 1);
+    assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "a round of restores");
+    assert_eq!(bank.ledger.claims_by_switch().await.unwrap()[0].count, 1);
+    assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "the claims by switch");
     bank.close().await;
 }

@@ -331,15 +331,21 @@ async fn the_database_moves_holds_and_claims_with_the_advance_alone(pool: PgPool
     bank.audit().await;
 }
 
-/// A row that another transaction holds is left to the next round, and holds up no other account.
+/// What another transaction holds is left to the next round, and holds up no other account.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn i24_a_locked_payment_holds_up_no_other_restore(pool: PgPool) {
+async fn i24_a_locked_payment_or_account_holds_up_no_other_restore(pool: PgPool) {
     let bank = Bank::new(pool);
     let locked = payment_at(&bank, Stage::Sent, "locked").await;
+    let of_locked_account = payment_at(&bank, Stage::Sent, "of a locked account").await;
     let other = payment_at(&bank, Stage::Sent, "other").await;
     let mut holder = bank.ledger.pool().begin().await.unwrap();
     sqlx::query("SELECT FROM payments WHERE payment_id = $1 FOR UPDATE")
         .bind(locked.id.as_str())
+        .execute(&mut *holder)
+        .await
+        .unwrap();
+    sqlx::query("SELECT FROM accounts WHERE account_id = $1 FOR UPDATE")
+        .bind(of_locked_account.account.as_str())
         .execute(&mut *holder)
         .await
         .unwrap();
@@ -348,6 +354,19 @@ async fn i24_a_locked_payment_holds_up_no_other_restore(pool: PgPool) {
     assert_eq!(balances(&bank, &other).await, (FUNDS_MINOR, FUNDS_MINOR));
     holder.rollback().await.unwrap();
     let round = bank.ledger.restore_all_due(Duration::ZERO).await.unwrap();
-    assert_eq!(round, RestoreRound { restored: 1, failed: 0 });
+    assert_eq!(round, RestoreRound { restored: 2, failed: 0 });
     bank.audit().await;
+}
+
+/// After a refused debit the money left, although the record of the SUCCESS is lost: nothing is to be restored.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i24_a_refused_debit_without_its_success_is_no_overdue_restore(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = payment_at(&bank, Stage::DebitRefused, "k").await;
+    bank.sql("ALTER TABLE payments DISABLE TRIGGER USER").await;
+    bank.sql("UPDATE payments SET final_status = NULL, final_status_source = NULL").await;
+    bank.sql("ALTER TABLE payments ENABLE TRIGGER USER").await;
+    assert_eq!(restore(&bank, &p).await, RestoreOutcome::NotDue);
+    assert_eq!(bank.ledger.overdue_restores().await.unwrap().count, 0);
+    assert_eq!(bank.ledger.restore_all_due(Duration::ZERO).await.unwrap(), RestoreRound::default());
 }

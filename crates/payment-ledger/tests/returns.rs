@@ -16,13 +16,13 @@ use payment_protocol::SwitchProfile;
 use payment_protocol::action::Correction;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::Cause;
-use payment_protocol::drift::Tolerance;
+use payment_protocol::drift::{Drift, Tolerance};
 use payment_protocol::facts::RecallRecord;
 use payment_protocol::ids::{EventId, SwitchName};
 use payment_protocol::port::DebitOutcome;
 use payment_protocol::report::{LineStatus, StatementLine};
 use payment_protocol::returns::{Posting, PostingReport, ReturnReport};
-use payment_protocol::rules::FinalStatusRuling;
+use payment_protocol::rules::{AttemptRuling, FinalStatusRuling, NotSent};
 use sqlx::PgPool;
 use support::{
     AMOUNT_MINOR, Bank, FUNDS_MINOR, SWITCH, Sample, Stage, event, report, return_part, return_report,
@@ -250,6 +250,46 @@ async fn i30_a_return_before_the_debit_is_kept_and_booked_with_it(pool: PgPool) 
     bank.audit().await;
 }
 
+/// A return that arrives after an end without a charge is booked by the late debit that operators decide, unless they have closed
+/// its exception before.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i30_a_return_after_an_uncharged_end_is_booked_with_a_late_debit(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for (key, is_closed, left) in [("open", false, 700), ("closed", true, 1_000)] {
+        let p = bank.payment_at(Stage::Released, key).await;
+        return_part(&bank, &p, key, 300).await;
+        assert_eq!(bank.exceptions(&p).await, ["return_differs"]);
+        let own = bank.open_exception(&p).await;
+        bank.ledger.store_callback(&success(&p, &event(&p, "late"))).await.unwrap();
+        let late = bank.open_exception(&p).await;
+        if is_closed {
+            bank.ledger.close_exception(own, "Ann", "paid out by hand").await.unwrap();
+        }
+        let proposed = bank
+            .ledger
+            .propose_correction(late, Correction::LateDebit, "Ann", "it left", Some("letter 9"))
+            .await
+            .unwrap();
+        bank.ledger.confirm(&proposed.decision_id, "Bob", "I agree").await.unwrap();
+        assert_eq!(charged(&bank, &p).await, left, "{key}");
+    }
+    bank.audit().await;
+}
+
+/// Money that comes back of a payment without a recorded attempt: the record may have been lost, so nothing is released unasked.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i30_a_return_without_an_attempt_is_an_exception_and_contradicts_never_sent(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Reserved, "lost").await;
+    return_part(&bank, &p, "lost", 300).await;
+    assert_eq!(bank.exceptions(&p).await, ["settled_without_attempt"]);
+    assert_eq!(bank.attempt(&p).await, AttemptRuling::NotSent(NotSent::ReportedWithoutAttempt));
+    for reason in [VoidReason::NeverSent, VoidReason::NotInClosedStatement] {
+        assert_eq!(bank.ledger.record_void(&p.id, reason).await.unwrap(), FinalStatusRuling::NoAttempt);
+    }
+    bank.audit().await;
+}
+
 /// A return is paid to the bearer of the amount: the customer, the bank's claim, or its loss.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn i30_a_return_is_paid_to_the_bearer_of_the_amount(pool: PgPool) {
@@ -324,6 +364,43 @@ async fn i30_a_listed_return_is_booked_whether_or_not_its_callback_arrived(pool:
         assert!(drift.is_empty(), "after {read} lines: {drift:?}");
     }
     assert_eq!(charged(&bank, &p).await, 0);
+    // Another amount under a known id is an exception, once, also after operators have closed it.
+    bank.ledger
+        .store_lines(&switch, &[line("4", LineStatus::Returned, Some(return_report(&p, "lost", 600)), 500)])
+        .await
+        .unwrap();
+    bank.ledger.record_listed_returns(std::slice::from_ref(&p.id)).await.unwrap();
+    let exception = bank.open_exception(&p).await;
+    bank.ledger.close_exception(exception, "Ann", "a typing error").await.unwrap();
+    assert_eq!(bank.ledger.record_listed_returns(std::slice::from_ref(&p.id)).await.unwrap(), 0);
+    assert_eq!(bank.exceptions(&p).await.len(), 1);
+    bank.audit().await;
+}
+
+/// The statement lists a return after its callback: until the grace period has passed, that is no drift.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i30_a_return_that_the_statement_does_not_list_yet_is_no_drift(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Settled, "not listed").await;
+    return_part(&bank, &p, "whole", AMOUNT_MINOR).await;
+    let switch = SwitchName::new(SWITCH).unwrap();
+    let settled = StatementLine {
+        cursor: "1".into(),
+        transfer_id: format!("t-{}", p.id),
+        reference: Some(report(&p).reference),
+        status: LineStatus::Settled,
+        return_id: None,
+        amount_minor: AMOUNT_MINOR,
+        currency: "EUR".into(),
+        finished_at: Timestamp::from_second(0).unwrap(),
+    };
+    bank.ledger.store_lines(&switch, &[settled]).await.unwrap();
+    let sources = Sources { statements: vec![switch], workflows: None };
+    let compared = bank.ledger.compare(&sources, std::slice::from_ref(&p.id)).await.unwrap();
+    let drift = |grace_s| {
+        compared[0].findings(Tolerance { grace_s, cancelling_s: 0 }).map(|one| one.drift).collect::<Vec<_>>()
+    };
+    assert_eq!((drift(600), drift(0)), (vec![], vec![Drift::SettledNotDebited]));
     bank.audit().await;
 }
 

@@ -113,6 +113,8 @@ pub struct PaymentEvidence {
     pub settled_for_s: Option<i64>,
     /// Seconds from the debit to the reading of the statement; negative if the debit came later.
     pub debited_before_s: Option<i64>,
+    /// Seconds from the newest booked return to the reading of the statement; negative if the return came later. `None` without one.
+    pub returned_before_s: Option<i64>,
     /// Seconds since the cancel began, while the payment is cancelling.
     pub cancelling_s: Option<i64>,
     /// Seconds since the payment was last updated.
@@ -144,7 +146,12 @@ pub fn find_drift(evidence: &PaymentEvidence, tolerance: Tolerance) -> Vec<Drift
         (Drift::OrphanHold, evidence.hold == Some(HoldStatus::Open) && (ended || !evidence.is_reserved)),
         (
             Drift::SettledNotDebited,
-            money_left && evidence.debits == 0 && !released_after_leaving && !needs_operator && grace_passed,
+            money_left
+                && evidence.debits == 0
+                && !released_after_leaving
+                && !needs_operator
+                && grace_passed
+                && evidence.returned_before_s.is_none_or(|age| age >= tolerance.grace_s),
         ),
         (
             Drift::DebitedNotSettled,
@@ -192,6 +199,7 @@ mod tests {
             other_amounts: 0,
             settled_for_s: Some(100_000),
             debited_before_s: Some(100_000),
+            returned_before_s: None,
             cancelling_s: None,
             idle_s: 100_000,
             has_workflow: Some(false),
@@ -207,6 +215,7 @@ mod tests {
             settled: Some(0),
             settled_for_s: None,
             debited_before_s: None,
+            returned_before_s: None,
             ..consistent()
         }
     }

@@ -95,6 +95,8 @@ pub struct Facts {
     pub account_busy: bool,
     /// Whether the customer's account was restored by an advance of the bank. The bank then bears the hold.
     pub restored: bool,
+    /// Whether a return is stored that waits for a charge. The switch had the transfer, whatever else is on record.
+    pub has_unbooked_return: bool,
 }
 
 impl Facts {
@@ -120,6 +122,7 @@ impl Facts {
             cancel_requested: false,
             account_busy: false,
             restored: false,
+            has_unbooked_return: false,
         }
     }
 }

@@ -8,16 +8,22 @@ use sha2::{Digest, Sha256};
 /// Longest id accepted from outside, in bytes.
 pub const ID_BYTES_MAX: usize = 64;
 
-/// The text is not an id: empty, longer than [`ID_BYTES_MAX`], or with characters outside
-/// `A-Z a-z 0-9 . _ : -`.
+/// The text is not an id: empty, longer than [`ID_BYTES_MAX`], or with other characters than its alphabet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{subject} must be 1 to {ID_BYTES_MAX} characters of A-Z, a-z, 0-9, '.', '_', ':' and '-'")]
+#[error("{subject} must be 1 to {ID_BYTES_MAX} characters of A-Z, a-z, 0-9 and {alphabet}")]
 pub struct IdError {
     subject: &'static str,
+    alphabet: &'static str,
 }
+
+/// The characters of our own ids besides letters and digits.
+const PUNCTUATION: &str = "._:-";
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $subject:literal) => {
+        id!($(#[$doc])* $name, $subject, PUNCTUATION);
+    };
+    ($(#[$doc:meta])* $name:ident, $subject:literal, $punctuation:expr) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
@@ -30,9 +36,9 @@ macro_rules! id {
             /// [`IdError`] if the text is empty, too long or has other characters.
             pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
                 let text = text.into();
-                let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-');
-                if text.is_empty() || text.len() > ID_BYTES_MAX || !text.bytes().all(allowed) {
-                    return Err(IdError { subject: $subject });
+                let allowed = |c: char| c.is_ascii_alphanumeric() || $punctuation.contains(c);
+                if text.is_empty() || text.len() > ID_BYTES_MAX || !text.chars().all(allowed) {
+                    return Err(IdError { subject: $subject, alphabet: $punctuation });
                 }
                 Ok(Self(text))
             }
@@ -91,8 +97,8 @@ id!(
     EventId, "event id"
 );
 id!(
-    /// The switch's id of one return, unique per switch.
-    ReturnId, "return id"
+    /// The switch's id of one return, unique per switch. ISO 20022 gives such an id every character of the SEPA set.
+    ReturnId, "return id", "._:-/?(),'+ "
 );
 id!(
     /// Temporal's run id of one run of a payment's workflow.
@@ -129,6 +135,14 @@ impl PaymentId {
     #[must_use]
     pub fn cell(&self) -> Option<Cell> {
         Cell::named_by(self.as_str(), "pay_")
+    }
+}
+
+impl ReturnId {
+    /// 16 hex digits of a hash of the id, for names with a narrower alphabet.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        digest(&["return", self.as_str()], 16)
     }
 }
 

@@ -59,7 +59,9 @@ pub enum ReturnRuling {
     NothingOwed,
     /// Another switch or currency than the payment's: record an exception, move nothing.
     Differs(Difference),
-    /// More than was charged comes back, or nothing was charged: record an exception, move nothing.
+    /// The payment ended, and nothing was charged: record an exception, and keep it in case a late debit follows.
+    Uncharged,
+    /// More than was charged comes back: record an exception, move nothing.
     Exceeds,
 }
 
@@ -80,7 +82,7 @@ pub fn book(charge: &Charge, switch: &SwitchName, money: Money, report: &ReturnR
         Some(bearer) => ReturnRuling::Book(bearer),
         None if charge.is_open => ReturnRuling::Keep,
         None if charge.is_returned => ReturnRuling::NothingOwed,
-        None => ReturnRuling::Exceeds,
+        None => ReturnRuling::Uncharged,
     }
 }
 
@@ -140,7 +142,7 @@ mod tests {
             assert_eq!(ruled(charge(Some(bearer), false, 600), 401), ReturnRuling::Exceeds);
         }
         assert_eq!(ruled(charge(None, true, 0), 1_000), ReturnRuling::Keep);
-        assert_eq!(ruled(charge(None, false, 0), 1_000), ReturnRuling::Exceeds);
+        assert_eq!(ruled(charge(None, false, 0), 1_000), ReturnRuling::Uncharged);
         let returned = Charge { is_returned: true, ..charge(None, false, 0) };
         assert_eq!(ruled(returned, 1_000), ReturnRuling::NothingOwed);
         for wrong in [0, -1, 1_001] {

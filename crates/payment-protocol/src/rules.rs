@@ -242,11 +242,11 @@ fn money_report(
     }
 }
 
-/// Whether the switch reported a SUCCESS that could not be taken for this payment's: with other data, or without a recorded attempt.
-/// What the switch says afterwards is then for operators.
+/// Whether the switch reported a SUCCESS that could not be taken for this payment's: with other data, without a recorded attempt, or
+/// by a return of money that was not charged. What the switch says afterwards is then for operators.
 #[must_use]
 pub fn has_doubtful_success(facts: &Facts) -> bool {
-    facts.confirmation_mismatch || facts.reported_without_attempt
+    facts.confirmation_mismatch || facts.reported_without_attempt || facts.has_unbooked_return
 }
 
 /// Rules on a final reject, in the answer to an attempt or in a callback; `None` if the profile does not believe it, or nothing was
@@ -300,11 +300,12 @@ pub fn begins_cancel(facts: &Facts) -> bool {
     is_undecided && facts.state.end().is_none()
 }
 
-/// Whether nothing was ever sent: no attempt is recorded, no attempt can be missing from the record, and the switch has not
-/// reported one. The only case that releases without an answer of the switch.
+/// Whether nothing was ever sent: no attempt is recorded, no attempt can be missing from the record, and the switch has neither
+/// reported one nor returned money of it. The only case that releases without an answer of the switch.
 #[must_use]
 pub fn never_sent(facts: &Facts) -> bool {
-    facts.attempts == 0 && !facts.attempts_uncertain && !facts.reported_without_attempt
+    let is_reported = facts.reported_without_attempt || facts.has_unbooked_return;
+    facts.attempts == 0 && !facts.attempts_uncertain && !is_reported
 }
 
 /// Ruling on a debit.

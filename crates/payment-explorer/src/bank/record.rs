@@ -204,6 +204,7 @@ impl Bank {
             cancel_requested: self.cancel_requested,
             account_busy,
             restored: self.restored,
+            has_unbooked_return: self.has_unbooked_return,
         }
     }
 

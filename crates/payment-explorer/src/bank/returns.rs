@@ -17,6 +17,9 @@ impl Bank {
             return;
         }
         self.returns_stored |= bit;
+        if !self.ended() && self.attempts == 0 {
+            self.open_exception(Exception::SettledWithoutAttempt);
+        }
         let report = ReturnReport {
             switch: payment.profile.switch.clone(),
             return_id,
@@ -36,6 +39,10 @@ impl Bank {
             ReturnRuling::Book(bearer) => self.book_return(bearer),
             ReturnRuling::Keep => self.has_unbooked_return = true,
             ReturnRuling::NothingOwed => {}
+            ReturnRuling::Uncharged => {
+                self.has_unbooked_return = true;
+                self.open_exception(Exception::ReturnDiffers);
+            }
             ReturnRuling::Differs(_) | ReturnRuling::Exceeds => self.open_exception(Exception::ReturnDiffers),
         }
     }

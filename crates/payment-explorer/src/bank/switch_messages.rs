@@ -124,7 +124,7 @@ impl Bank {
             end: facts.state.end(),
             final_status: facts.final_status,
             never_sent: rules::never_sent(&facts),
-            accepted: self.accepted || self.has_unbooked_return,
+            accepted: self.is_accepted(),
             has_doubtful_success: rules::has_doubtful_success(&facts),
             deadline_ms: (self.attempts > 0).then_some(deadline_ms),
             cancelling_ms: 0,
@@ -223,10 +223,15 @@ impl Bank {
         }
     }
 
+    /// Whether the switch accepted the transfer, or money of it came back.
+    fn is_accepted(&self) -> bool {
+        self.accepted || self.has_unbooked_return
+    }
+
     /// Records that the transfer is void.
     pub fn record_void(&mut self, reason: VoidReason) -> FinalStatusRuling {
         let facts = self.facts_now();
-        if !rules::void_is_believed(&facts, reason, self.accepted || self.has_unbooked_return) {
+        if !rules::void_is_believed(&facts, reason, self.is_accepted()) {
             return FinalStatusRuling::NoAttempt;
         }
         let ruling = rules::void_report(&facts);

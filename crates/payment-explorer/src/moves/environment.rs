@@ -304,6 +304,7 @@ fn reconciliation(list: &mut MoveList<'_>) {
         other_amounts: 0,
         settled_for_s: Some(i64::MAX),
         debited_before_s: Some(i64::MAX),
+        returned_before_s: None,
         cancelling_s: None,
         idle_s: 0,
         has_workflow: None,

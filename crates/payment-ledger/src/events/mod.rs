@@ -7,7 +7,7 @@
 pub mod notifications;
 
 use payment_protocol::PaymentState;
-use payment_protocol::ids::PaymentId;
+use payment_protocol::ids::{PaymentId, ReturnId};
 use payment_protocol::money::{format_major, parse_currency};
 use payment_protocol::rules::Bearer;
 use payment_protocol::state::text_enum;
@@ -218,9 +218,9 @@ pub(crate) async fn append_restored(
 }
 
 /// A return that was booked.
-pub(crate) struct BookedReturn {
-    /// Its number among the payment's returns, from 1.
-    pub(crate) number: i64,
+pub(crate) struct BookedReturn<'a> {
+    /// The switch's id of the return. The event's id is derived from it, so that a repeat after a lost commit is the same event.
+    pub(crate) return_id: &'a ReturnId,
     pub(crate) amount_minor: i64,
     pub(crate) total_minor: i64,
     pub(crate) credited: Bearer,
@@ -230,10 +230,10 @@ pub(crate) struct BookedReturn {
 pub(crate) async fn append_returned(
     tx: &mut PgConnection,
     locked: &LockedPayment,
-    booked: &BookedReturn,
+    booked: &BookedReturn<'_>,
 ) -> Result<(), LedgerError> {
     let mut event = StateEvent::of_kind(locked, EventKind::TransferReturned, PaymentState::Settled)?;
-    event.event_id = format!("{}:{}", event.event_id, booked.number);
+    event.event_id = format!("{}:{}", event.event_id, booked.return_id.digest());
     if let Some(body) = event.body.as_object_mut() {
         body.insert("returned_minor".into(), booked.amount_minor.into());
         body.insert("returned_total_minor".into(), booked.total_minor.into());

@@ -43,8 +43,7 @@ impl Ledger {
             end: facts.state.end(),
             final_status: facts.final_status,
             never_sent: rules::never_sent(facts),
-            // Money that came back had been accepted.
-            accepted: locked.has_unbooked_return || is_accepted(&mut tx, payment_id).await?,
+            accepted: is_accepted(&mut tx, &locked).await?,
             has_doubtful_success: rules::has_doubtful_success(facts),
             deadline_ms: locked.submit_deadline.map(|at| at.as_millisecond()),
             cancelling_ms: locked.cancelling_ms,
@@ -172,12 +171,13 @@ impl FirstAttempt {
     }
 }
 
-/// Whether the switch accepted the transfer, according to the submission log.
-pub(crate) async fn is_accepted(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<bool, LedgerError> {
-    Ok(sqlx::query_scalar!(
+/// Whether the switch accepted the transfer, according to the submission log or because money of it came back.
+pub(crate) async fn is_accepted(tx: &mut PgConnection, locked: &LockedPayment) -> Result<bool, LedgerError> {
+    let is_answered = sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM submissions WHERE payment_id = $1 AND outcome = 'accepted') AS "accepted!""#,
-        payment_id.as_str(),
+        locked.payment_id.as_str(),
     )
     .fetch_one(&mut *tx)
-    .await?)
+    .await?;
+    Ok(locked.facts.has_unbooked_return || is_answered)
 }

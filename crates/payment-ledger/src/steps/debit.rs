@@ -141,7 +141,7 @@ impl GroupStep for DebitStep {
         let is_plain = rules::debit(&locked.facts) == DebitRuling::Debit
             && account.is_some_and(|account| account.is_active)
             && rules::bearer(&locked.facts) == Bearer::Customer
-            && !locked.has_unbooked_return
+            && !locked.facts.has_unbooked_return
             && !locked.needed_operator
             && !locked.decision_open;
         if !is_plain {

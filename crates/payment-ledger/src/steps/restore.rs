@@ -1,6 +1,7 @@
 //! Restore: without a confirmation in time, an advance of the bank restores the customer's account, while the transfer may still settle.
 //! It needs nobody but this database: neither Temporal nor the switch. Its conditions are in [`payment_protocol::rules::restore`].
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -25,6 +26,8 @@ use crate::{Ledger, LedgerError, events, writes};
 const PAGE: i64 = 256;
 /// Payments restored at the same time.
 const CONCURRENT: usize = 8;
+/// How long a restore waits for the lock of its account. A round passes a locked account over after this once.
+const ACCOUNT_LOCK_TIMEOUT: &str = "250ms";
 
 /// Outcome of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +40,20 @@ pub enum RestoreOutcome {
     Released,
     /// Nothing was to be restored.
     NotDue,
-    /// Another transaction has locked the payment: restore again.
-    Locked,
 }
 
-/// The outcome of one restore.
-type Restored = (PaymentId, Result<RestoreOutcome, LedgerError>);
+/// What a round did with one payment.
+enum RoundStep {
+    /// It was not locked.
+    Unlocked(RestoreOutcome),
+    /// Another transaction has locked the payment: the next round tries again.
+    PaymentLocked,
+    /// Another transaction has locked the account for too long: the next round tries the account again.
+    AccountLocked,
+}
+
+/// What a round did with a payment that was due.
+type Restored = (DueRestore, Result<RoundStep, LedgerError>);
 
 /// What a round restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,10 +73,12 @@ pub struct OverdueRestores {
     pub oldest_s: i64,
 }
 
-/// A position among the payments to restore, in the order of the index `payments_to_restore`.
+/// A payment to restore; its position is in the order of the index `payments_to_restore`.
+#[derive(Clone)]
 struct DueRestore {
     due_at: Timestamp,
     payment_id: PaymentId,
+    account_id: String,
 }
 
 impl Ledger {
@@ -79,13 +92,20 @@ impl Ledger {
         restore_locked(tx, &locked).await
     }
 
-    /// As [`Ledger::restore`], for a round: a payment that another transaction has locked is left to the next round, so that it holds
-    /// up no other account.
-    async fn restore_in_round(&self, payment_id: &PaymentId) -> Result<RestoreOutcome, LedgerError> {
+    /// As [`Ledger::restore`], for a round: what another transaction has locked is left to the next round, so that it holds up no other
+    /// account.
+    async fn restore_in_round(&self, payment_id: &PaymentId) -> Result<RoundStep, LedgerError> {
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
-        match lock_unlocked(&mut tx, &[payment_id.to_string()], &[]).await?.pop() {
-            Some(locked) => restore_locked(tx, &locked).await,
-            None => Ok(RestoreOutcome::Locked),
+        sqlx::query!("SELECT set_config('lock_timeout', $1, true)", ACCOUNT_LOCK_TIMEOUT)
+            .fetch_one(&mut *tx)
+            .await?;
+        let Some(locked) = lock_unlocked(&mut tx, &[payment_id.to_string()], &[]).await?.pop() else {
+            return Ok(RoundStep::PaymentLocked);
+        };
+        match restore_locked(tx, &locked).await {
+            Ok(outcome) => Ok(RoundStep::Unlocked(outcome)),
+            Err(error) if error.is_lock_timeout() => Ok(RoundStep::AccountLocked),
+            Err(error) => Err(error),
         }
     }
 
@@ -95,6 +115,7 @@ impl Ledger {
     /// [`LedgerError`]: the payments that are due could not be read. A payment whose restore fails is logged and counted.
     pub async fn restore_all_due(&self, overdue: Duration) -> Result<RestoreRound, LedgerError> {
         let mut round = RestoreRound::default();
+        let mut locked_accounts = HashSet::new();
         let mut after = None;
         loop {
             let page = self.due_restores(overdue, after.as_ref()).await?;
@@ -104,19 +125,22 @@ impl Ledger {
                 if running.len() >= CONCURRENT
                     && let Some(joined) = running.join_next().await
                 {
-                    round.count(joined);
+                    round.count(joined, &mut locked_accounts);
                 }
-                let (ledger, payment_id) = (self.clone(), due.payment_id.clone());
+                if locked_accounts.contains(&due.account_id) {
+                    continue;
+                }
+                let (ledger, due) = (self.clone(), due.clone());
                 running.spawn(async move {
-                    let mut restored = ledger.restore_in_round(&payment_id).await;
-                    if let Ok(RestoreOutcome::CompensationBegun) = restored {
-                        restored = ledger.restore_in_round(&payment_id).await;
+                    let mut step = ledger.restore_in_round(&due.payment_id).await;
+                    if let Ok(RoundStep::Unlocked(RestoreOutcome::CompensationBegun)) = step {
+                        step = ledger.restore_in_round(&due.payment_id).await;
                     }
-                    (payment_id, restored)
+                    (due, step)
                 });
             }
             while let Some(joined) = running.join_next().await {
-                round.count(joined);
+                round.count(joined, &mut locked_accounts);
             }
             after = page.into_iter().next_back();
             if is_last {
@@ -131,11 +155,14 @@ impl Ledger {
         after: Option<&DueRestore>,
     ) -> Result<Vec<DueRestore>, LedgerError> {
         let rows = sqlx::query!(
-            r#"SELECT p.payment_id, p.restore_due_at AS "due_at!"
-               FROM payments p JOIN holds h ON h.payment_id = p.payment_id
-               WHERE p.restore_due_at <= clock_timestamp() - $1 * interval '1 second'
+            r#"SELECT p.payment_id, p.source_account, p.restore_due_at AS "due_at!"
+               FROM payments p
+               WHERE p.restore_due_at <= statement_timestamp() - $1 * interval '1 second'
                  AND p.restored_at IS NULL AND p.ended_at IS NULL AND p.state NOT IN ('accepted', 'started')
-                 AND p.final_status IS DISTINCT FROM 'settled' AND h.status = 'open'
+                 AND p.final_status IS DISTINCT FROM 'settled'
+                 AND (SELECT h.status FROM holds h WHERE h.payment_id = p.payment_id) = 'open'
+                 AND NOT EXISTS (SELECT FROM operations o
+                                 WHERE o.operation_key = p.tx_id || ':debit' AND o.outcome = 'refused')
                  AND ($2::timestamptz IS NULL OR (p.restore_due_at, p.payment_id) > ($2, $3))
                ORDER BY p.restore_due_at, p.payment_id LIMIT $4"#,
             overdue.as_secs_f64(),
@@ -146,7 +173,10 @@ impl Ledger {
         .fetch_all(&self.pool)
         .await?;
         rows.into_iter()
-            .map(|row| Ok(DueRestore { due_at: row.due_at.to_jiff(), payment_id: read_id(&row.payment_id)? }))
+            .map(|row| {
+                let payment_id = read_id(&row.payment_id)?;
+                Ok(DueRestore { due_at: row.due_at.to_jiff(), payment_id, account_id: row.source_account })
+            })
             .collect()
     }
 
@@ -158,11 +188,14 @@ impl Ledger {
         Ok(sqlx::query_as!(
             OverdueRestores,
             r#"SELECT count(*) AS "count!",
-                      coalesce(extract(epoch FROM clock_timestamp() - min(p.restore_due_at)), 0)::bigint AS "oldest_s!"
-               FROM payments p JOIN holds h ON h.payment_id = p.payment_id
-               WHERE p.restore_due_at <= clock_timestamp()
+                      coalesce(extract(epoch FROM statement_timestamp() - min(p.restore_due_at)), 0)::bigint AS "oldest_s!"
+               FROM payments p
+               WHERE p.restore_due_at <= statement_timestamp()
                  AND p.restored_at IS NULL AND p.ended_at IS NULL AND p.state NOT IN ('accepted', 'started')
-                 AND p.final_status IS DISTINCT FROM 'settled' AND h.status = 'open'"#
+                 AND p.final_status IS DISTINCT FROM 'settled'
+                 AND (SELECT h.status FROM holds h WHERE h.payment_id = p.payment_id) = 'open'
+                 AND NOT EXISTS (SELECT FROM operations o
+                                 WHERE o.operation_key = p.tx_id || ':debit' AND o.outcome = 'refused')"#
         )
         .fetch_one(&self.pool)
         .await?)
@@ -171,18 +204,20 @@ impl Ledger {
 
 impl RestoreRound {
     /// Counts a restore of this round that ended.
-    fn count(&mut self, joined: Result<Restored, JoinError>) {
+    fn count(&mut self, joined: Result<Restored, JoinError>, locked_accounts: &mut HashSet<String>) {
         match joined {
-            Ok((_, Ok(RestoreOutcome::Advanced | RestoreOutcome::Released))) => self.restored += 1,
-            Ok((
-                _,
-                Ok(RestoreOutcome::NotDue | RestoreOutcome::CompensationBegun | RestoreOutcome::Locked),
-            )) => {}
-            Ok((payment_id, Err(error))) => {
+            Ok((_, Ok(RoundStep::Unlocked(RestoreOutcome::Advanced | RestoreOutcome::Released)))) => {
+                self.restored += 1;
+            }
+            Ok((_, Ok(RoundStep::Unlocked(_) | RoundStep::PaymentLocked))) => {}
+            Ok((due, Ok(RoundStep::AccountLocked))) => {
+                locked_accounts.insert(due.account_id);
+            }
+            Ok((due, Err(error))) => {
                 self.failed += 1;
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(
-                    payment.id = payment_id.as_str(),
+                    payment.id = due.payment_id.as_str(),
                     error,
                     "the account of a payment could not be restored; the next round tries again"
                 );

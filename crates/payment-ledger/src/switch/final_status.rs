@@ -109,8 +109,7 @@ impl Ledger {
                 ("statement", "the transfer is not in a statement that is complete beyond its time")
             }
         };
-        // Money that came back had been accepted.
-        let accepted = locked.has_unbooked_return || is_accepted(&mut tx, payment_id).await?;
+        let accepted = is_accepted(&mut tx, &locked).await?;
         // An absence proves nothing of a transfer that may be out by another id.
         let is_absence = matches!(
             void_reason,

@@ -103,7 +103,8 @@ impl Ledger {
         Ok(outcome)
     }
 
-    /// Records the returns of these payments that the statements show as lines of their own and that are not stored.
+    /// Records the returns of these payments that the statements show as lines of their own, and that are not stored as they are listed.
+    /// One that has or had an exception is not recorded again.
     ///
     /// # Errors
     /// [`LedgerError`]: some are not recorded; repeat.
@@ -121,7 +122,12 @@ impl Ledger {
                      FROM payments p JOIN submissions m ON m.payment_id = p.payment_id
                      JOIN statement_lines s ON s.switch = p.switch AND s.transfer_id = m.transfer_id AND s.reference IS NULL
                      WHERE p.payment_id = ANY ($1) AND s.status = 'RETURNED' AND s.return_id IS NOT NULL) AS l
-               WHERE NOT EXISTS (SELECT FROM returns r WHERE r.switch = l.switch AND r.return_id = l.return_id)
+               WHERE NOT EXISTS (SELECT FROM returns r
+                                 WHERE (r.switch, r.return_id, r.payment_id, r.amount_minor, r.currency)
+                                     = (l.switch, l.return_id, l.payment_id, l.amount_minor, l.currency))
+                 AND NOT EXISTS (SELECT FROM exceptions e
+                                 WHERE e.payment_id = l.payment_id AND e.kind = 'return_differs'
+                                   AND e.origin = l.switch || ':' || l.return_id)
                ORDER BY l.line_id"#,
             &ids as &[&str],
         )
@@ -193,19 +199,21 @@ async fn record(
     )
     .execute(&mut **tx)
     .await?;
-    let charge = charge(tx, locked, locked.facts.state.end().is_none()).await?;
+    let is_open = locked.facts.state.end().is_none();
+    if is_open && locked.facts.attempts == 0 && report.switch == locked.profile.switch {
+        let detail =
+            format!("the switch reported the return {origin} of a payment without a recorded attempt");
+        let kind = ExceptionKind::SettledWithoutAttempt;
+        tx.open_exception(Some(payment_id), kind, &format!("{payment_id}:{origin}"), &detail).await?;
+    }
+    let charge = charge(tx, locked, is_open).await?;
     let amount = format!("{} minor units of {}", report.amount_minor, report.currency);
     let detail = match returns::book(&charge, &locked.profile.switch, locked.money, report) {
         ReturnRuling::Book(bearer) => {
             return book(tx, locked, &report.return_id, report.amount_minor, bearer).await;
         }
         ReturnRuling::Keep => {
-            sqlx::query!(
-                "UPDATE payments SET has_unbooked_return = true WHERE payment_id = $1",
-                payment_id.as_str()
-            )
-            .execute(&mut **tx)
-            .await?;
+            keep(tx, payment_id).await?;
             let line = format!("the switch returns {amount}, which is paid out with the debit");
             return writes::append_timeline(tx, payment_id, locked.facts.state, &line).await;
         }
@@ -216,6 +224,13 @@ async fn record(
         ReturnRuling::Differs(difference) => {
             format!("the return {origin} of {amount} differs from the payment in {difference}")
         }
+        ReturnRuling::Uncharged => {
+            keep(tx, payment_id).await?;
+            format!(
+                "the return {origin} of {amount} is of a payment that was not charged, which is {}",
+                locked.facts.state
+            )
+        }
         ReturnRuling::Exceeds => format!(
             "the return {origin} of {amount} is more than was charged and not returned of the payment, which is {}",
             locked.facts.state
@@ -224,14 +239,27 @@ async fn record(
     tx.open_exception(Some(payment_id), ExceptionKind::ReturnDiffers, &origin, &detail).await
 }
 
-/// Books the returns that were kept until the debit, in the transaction of the debit and after its entries.
+/// Marks that a return waits for a charge.
+async fn keep(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
+    sqlx::query!("UPDATE payments SET has_unbooked_return = true WHERE payment_id = $1", payment_id.as_str())
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Books the returns that were kept until the debit, in the transaction of the debit and after its entries. One whose exception
+/// operators have closed is theirs.
 pub(crate) async fn book_kept(tx: &mut LedgerTransaction, locked: &LockedPayment) -> Result<(), LedgerError> {
-    if !locked.has_unbooked_return {
+    if !locked.facts.has_unbooked_return {
         return Ok(());
     }
     let kept = sqlx::query!(
-        "SELECT return_id, amount_minor FROM returns
-         WHERE payment_id = $1 AND switch = $2 AND currency = $3 AND booked_at IS NULL ORDER BY received_at, return_id",
+        "SELECT return_id, amount_minor FROM returns r
+         WHERE payment_id = $1 AND switch = $2 AND currency = $3 AND booked_at IS NULL
+           AND NOT EXISTS (SELECT FROM exceptions e
+                           WHERE e.payment_id = r.payment_id AND e.kind = 'return_differs'
+                             AND e.origin = r.switch || ':' || r.return_id AND e.closed_at IS NOT NULL)
+         ORDER BY received_at, return_id",
         locked.payment_id.as_str(),
         locked.profile.switch.as_str(),
         locked.money.currency().code(),
@@ -259,6 +287,7 @@ pub(crate) async fn book_kept(tx: &mut LedgerTransaction, locked: &LockedPayment
                 book(tx, locked, &report.return_id, report.amount_minor, bearer).await?;
             }
             ReturnRuling::Exceeds
+            | ReturnRuling::Uncharged
             | ReturnRuling::Keep
             | ReturnRuling::NothingOwed
             | ReturnRuling::Differs(_) => {
@@ -287,7 +316,7 @@ pub(crate) async fn close_kept(
     locked: &LockedPayment,
 ) -> Result<(), LedgerError> {
     let is_returned = locked.facts.final_status == Some(FinalStatus::Returned);
-    if !locked.has_unbooked_return || is_returned {
+    if !locked.facts.has_unbooked_return || is_returned {
         return Ok(());
     }
     let payment_id = &locked.payment_id;
@@ -328,12 +357,11 @@ async fn book(
         money,
     };
     accounts::post(tx, posting).await?;
-    let booked = sqlx::query!(
+    let total_minor = sqlx::query_scalar!(
         r#"WITH booked AS (
                UPDATE returns SET booked_at = clock_timestamp()
                WHERE payment_id = $1 AND switch = $2 AND return_id = $3)
-           SELECT (SELECT count(*) + 1 FROM returns WHERE payment_id = $1 AND booked_at IS NOT NULL) AS "number!",
-                  (SELECT returned_minor FROM payments WHERE payment_id = $1) AS "total_minor!""#,
+           SELECT returned_minor FROM payments WHERE payment_id = $1"#,
         payment_id.as_str(),
         locked.profile.switch.as_str(),
         return_id.as_str(),
@@ -346,7 +374,6 @@ async fn book(
         Bearer::Bank => format!("{money} came back"),
     };
     writes::append_timeline(tx, payment_id, PaymentState::Settled, &line).await?;
-    let booked =
-        BookedReturn { number: booked.number, amount_minor, total_minor: booked.total_minor, credited };
+    let booked = BookedReturn { return_id, amount_minor, total_minor, credited };
     events::append_returned(tx, locked, &booked).await
 }

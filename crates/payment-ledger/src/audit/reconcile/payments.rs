@@ -136,6 +136,8 @@ impl Ledger {
                       h.status AS "hold?", p.final_status = 'returned' AS is_return_recorded,
                       EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'reserve') AS "is_reserved!",
                       d.debits AS "debits!", d.debited_before_s,
+                      (SELECT extract(epoch FROM r.read_at - max(b.booked_at))::bigint FROM returns b
+                       WHERE b.payment_id = p.payment_id) AS returned_before_s,
                       p.switch = ANY ($3) AS "has_statement!", l.settled AS "settled!", l.other_amounts AS "other_amounts!",
                       l.settled_for_s, l.transfers,
                       CASE WHEN p.state = 'cancelling'
@@ -203,6 +205,7 @@ struct EvidenceRow {
     is_reserved: bool,
     debits: i64,
     debited_before_s: Option<i64>,
+    returned_before_s: Option<i64>,
     has_statement: bool,
     settled: i64,
     other_amounts: i64,
@@ -238,6 +241,7 @@ impl EvidenceRow {
             other_amounts: if self.has_statement { self.other_amounts } else { 0 },
             settled_for_s: self.settled_for_s,
             debited_before_s: self.debited_before_s,
+            returned_before_s: self.returned_before_s,
             cancelling_s: self.cancelling_s,
             idle_s: self.idle_s,
             has_workflow: has_workflows.then_some(self.has_workflow),
