@@ -47,14 +47,19 @@ impl Bank {
         }
     }
 
-    /// Books the return that was kept until a debit.
+    /// Books the return that was kept until a debit. Two that were each kept alone are together more than was charged.
     pub(super) fn book_kept_return(&mut self) {
         if self.has_unbooked_return
             && let Some(bearer) = self.bearer()
         {
             self.has_unbooked_return = false;
+            let mut exceeding = self.returns_stored.count_ones();
             if self.journal.returns() == 0 {
                 self.book_return(bearer);
+                exceeding -= 1;
+            }
+            if exceeding > 0 {
+                self.open_exception(Exception::ReturnDiffers);
             }
         }
     }
