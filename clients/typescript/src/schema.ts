@@ -284,7 +284,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Report the end of a transfer, a return, or a posting
+         * Report the end of a transfer, a return, a posting, or the answer to a recall
          * @description For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id` is the same on every
          *     retry. Retry after any status except 200.
          */
@@ -390,7 +390,7 @@ export interface components {
             held_minor: number;
         };
         /** @description Body of a callback, by its event type. Unknown fields are ignored. */
-        CallbackBody: components["schemas"]["CompletedBody"] | components["schemas"]["ReturnedBody"] | components["schemas"]["PostingBody"];
+        CallbackBody: components["schemas"]["CompletedBody"] | components["schemas"]["ReturnedBody"] | components["schemas"]["PostingBody"] | components["schemas"]["RecallAnsweredBody"];
         /** @description The callback is stored; do not retry it. */
         CallbackReceipt: {
             /** @description Always true. */
@@ -643,6 +643,43 @@ export interface components {
              */
             type: string;
         };
+        /**
+         * @description What the receiving bank says to a recall.
+         * @enum {string}
+         */
+        RecallAnswer: "pending" | "promised" | "refused";
+        /**
+         * @description The answer to a recall.
+         * @example {
+         *       "amount_minor": 1250,
+         *       "answer": "promised",
+         *       "currency": "EUR",
+         *       "reference": "tx_0123456789abcdef01234567:submit",
+         *       "type": "transfer.recall_answered"
+         *     }
+         */
+        RecallAnsweredBody: {
+            /**
+             * Format: int64
+             * @description Amount of the transfer, in minor units.
+             */
+            amount_minor: number;
+            answer: components["schemas"]["RecallAnswer"];
+            /** @description ISO 4217 code. */
+            currency: string;
+            /** @description Reason given by the receiving bank, usually for a refusal. */
+            reason?: string | null;
+            /** @description Code of the reason. */
+            reason_code?: string | null;
+            /** @description Reference of the transfer, as we submitted it. */
+            reference: string;
+            type: components["schemas"]["RecallAnsweredType"];
+        };
+        /**
+         * @description The type of the answer to a recall.
+         * @enum {string}
+         */
+        RecallAnsweredType: "transfer.recall_answered";
         /**
          * @description Which failed deliveries to replay.
          * @example {

@@ -24,6 +24,8 @@ CREATE TABLE transfers (
     reason           text,
     -- reason of the refused recall, which is repeated
     recall_refusal   text,
+    -- when the receiving bank was asked to return the money; its answer comes later
+    recall_asked_at  timestamptz,
     received_at      timestamptz NOT NULL,
     deadline         timestamptz,
     -- null: only the admin API ends the transfer

@@ -30,6 +30,8 @@ impl Rail {
             Shape { tombstone: false, cancel: false, listing: false, recall: true, ..Shape::default() };
         match self {
             Self::SctInst => Shape {
+                recall_takes_time: true,
+                one_recall: true,
                 id_pattern: IdPattern::SctInst,
                 dedup: false,
                 refuses_duplicates: true,
@@ -39,6 +41,7 @@ impl Rail {
                 ..none
             },
             Self::FedNow => Shape {
+                recall_takes_time: true,
                 id_pattern: IdPattern::FedNow,
                 dedup: false,
                 refuses_duplicates: true,
@@ -48,6 +51,7 @@ impl Rail {
                 ..none
             },
             Self::Rtp => Shape {
+                recall_takes_time: true,
                 id_pattern: IdPattern::Rtp,
                 query: false,
                 deadline: false,

@@ -31,6 +31,10 @@ pub struct Shape {
     pub cancel: bool,
     /// Recalls; otherwise `CANNOT_RECALL`. Default true.
     pub recall: bool,
+    /// A recall is answered `IN_PROCESS`, and by the receiving bank later, which `/admin` decides for it. Default false: at once.
+    pub recall_takes_time: bool,
+    /// Takes one recall of a transfer; refuses any further one, whether or not its answer arrived. Default false.
+    pub one_recall: bool,
     /// Sends callbacks; otherwise none is recorded. Default true.
     pub callback: bool,
     /// Has a statement; otherwise 501. Default true.
@@ -107,6 +111,8 @@ impl Default for Shape {
             deadline: true,
             cancel: true,
             recall: true,
+            recall_takes_time: false,
+            one_recall: false,
             callback: true,
             statement: true,
             keys: true,

@@ -35,7 +35,7 @@ CREATE TABLE switch_callbacks (
     body          bytea       NOT NULL,
     received_at   timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (switch, event_id),
-    CONSTRAINT switch_callbacks_status_known CHECK (status IN ('SUCCESS', 'FAILURE', 'RETURNED', 'RETURN', 'POSTING'))
+    CONSTRAINT switch_callbacks_status_known CHECK (status IN ('SUCCESS', 'FAILURE', 'RETURNED', 'RETURN', 'POSTING', 'RECALL'))
 );
 
 CREATE INDEX switch_callbacks_by_payment ON switch_callbacks (payment_id);
@@ -56,3 +56,26 @@ CREATE TABLE returns (
 );
 
 CREATE INDEX returns_by_payment ON returns (payment_id, received_at);
+
+-- Recalls that go on after the end of their payment, one each. Their answers move no money: what comes back is a return.
+CREATE TABLE recalls (
+    payment_id      text        PRIMARY KEY REFERENCES payments,
+    switch          text        NOT NULL,
+    status          text        NOT NULL DEFAULT 'due',
+    -- The last answer in words.
+    detail          text,
+    attempts        integer     NOT NULL DEFAULT 0,
+    requested_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- NULL: it is not sent any more.
+    next_attempt_at timestamptz DEFAULT clock_timestamp(),
+    -- Until when the switch has to acknowledge it, then the receiving bank to answer it, then the money to come back.
+    answer_due_at   timestamptz NOT NULL,
+    updated_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT recalls_status_known
+        CHECK (status IN ('due', 'sent', 'pending', 'promised', 'refused', 'unsupported', 'closed')),
+    CONSTRAINT recalls_sent_while_unanswered CHECK (next_attempt_at IS NULL OR status IN ('due', 'sent'))
+);
+
+CREATE INDEX recalls_to_send ON recalls (switch, next_attempt_at) WHERE next_attempt_at IS NOT NULL;
+CREATE INDEX recalls_finished ON recalls (updated_at) WHERE status IN ('refused', 'unsupported', 'closed');
+CREATE INDEX recalls_unfinished ON recalls (switch, answer_due_at) WHERE status IN ('due', 'sent', 'pending', 'promised');

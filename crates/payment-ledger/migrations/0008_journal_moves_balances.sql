@@ -71,6 +71,10 @@ BEGIN
             RAISE EXCEPTION 'payment % has no open claim that this % could pay back', NEW.payment_id, NEW.kind
                 USING ERRCODE = 'restrict_violation';
         END IF;
+        -- Nobody waits any more for the money that a recall asks for.
+        UPDATE recalls r SET status = 'closed', next_attempt_at = NULL, updated_at = NEW.posted_at
+        WHERE payment_id = NEW.payment_id
+          AND NOT EXISTS (SELECT FROM claims c WHERE c.payment_id = r.payment_id AND c.closed_at IS NULL);
     END IF;
     RETURN NULL;
 END

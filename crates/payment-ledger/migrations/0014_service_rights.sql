@@ -30,7 +30,8 @@ GRANT UPDATE (state, workflow_id, resume_count, run_id, attempts, first_attempt_
 GRANT INSERT ON temporal_namespaces TO payments_service;
 
 -- The switch and the inbox.
-GRANT INSERT ON submissions, switch_callbacks, inbox, returns TO payments_service;
+GRANT INSERT ON submissions, switch_callbacks, inbox, returns, recalls TO payments_service;
+GRANT UPDATE (status, detail, attempts, next_attempt_at, answer_due_at, updated_at) ON recalls TO payments_service;
 GRANT UPDATE (booked_at) ON returns TO payments_service;
 GRANT UPDATE (outcome, detail, answered_at, marker, transfer_id) ON submissions TO payments_service;
 GRANT UPDATE (delivery_attempts, next_delivery_at, delivered_at) ON inbox TO payments_service;

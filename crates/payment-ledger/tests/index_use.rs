@@ -34,6 +34,7 @@ const GROWING: &[&str] = &[
     "outbox",
     "outbox_keys",
     "payments",
+    "recalls",
     "returns",
     "running_workflows",
     "statement_lines",

@@ -8,6 +8,7 @@ use crate::inbox::CallbackStatus;
 use crate::keys::Reference;
 use crate::money::Money;
 use crate::payment::Payment;
+use crate::recall::RecallReport;
 use crate::returns::{Posting, PostingReport, ReturnReport};
 use crate::state::text_enum;
 
@@ -53,6 +54,8 @@ pub enum Incoming {
     Return(ReturnReport),
     /// Where the money of the settled transfer is; it moves none.
     Posting(PostingReport),
+    /// The answer to a recall; it moves no money.
+    Recall(RecallReport),
 }
 
 text_enum!(

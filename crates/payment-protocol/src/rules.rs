@@ -313,7 +313,7 @@ pub fn never_sent(facts: &Facts) -> bool {
 pub enum DebitRuling {
     /// Debit, or record why the account cannot be debited.
     Debit,
-    /// The customer was debited before.
+    /// The customer was debited before, or the bank charged.
     Already,
     /// Refused before, permanently.
     Refused(String),
@@ -332,6 +332,10 @@ pub enum DebitRuling {
 pub fn debit(facts: &Facts) -> DebitRuling {
     match (facts.hold, facts.final_status) {
         (Some(HoldStatus::Debited), _) => DebitRuling::Already,
+        // The bank was charged instead.
+        (Some(HoldStatus::Released), _) if facts.state.end() == Some(FinalState::Settled) => {
+            DebitRuling::Already
+        }
         (Some(HoldStatus::Open), Some(FinalStatus::Settled)) => match &facts.debit_refused {
             Some(reason) => DebitRuling::Refused(reason.clone()),
             None => DebitRuling::Debit,

@@ -11,7 +11,7 @@ use payment_protocol::cancel::SwitchResponse;
 use payment_protocol::facts::RecallRecord;
 use payment_protocol::keys::{self, Reference, StepKey};
 use payment_protocol::port::RecallOutcome;
-use payment_protocol::recall::{RecallAnswer, RecallAttemptOutcome, RecallPort, attempt};
+use payment_protocol::recall::{RecallAnswer, RecallAttemptOutcome, RecallPort, RecallStatus, attempt};
 use payment_protocol::{Payment, SwitchProfile};
 use support::{RETENTION_MS, full_profile, payment};
 
@@ -57,6 +57,7 @@ fn each_recall_answer_leads_to_its_outcome() {
     let refused = || RecallAnswer::Refused { reason: "kept".into() };
     let unsupported = || RecallAnswer::RecallUnsupported;
     let unknown = || RecallAnswer::Unknown { detail: "503".into() };
+    let waiting = |detail: &str| RecallAttemptOutcome::Retry { detail: detail.into() };
     const RECALLED: Option<RecallRecord> = Some(RecallRecord::Recalled);
     const REFUSED: Option<RecallRecord> = Some(RecallRecord::Refused);
     const UNSUPPORTED: Option<RecallRecord> = Some(RecallRecord::RecallUnsupported);
@@ -71,6 +72,9 @@ fn each_recall_answer_leads_to_its_outcome() {
         (None,        refused(),     None,         &able,   decided(RecallOutcome::Refused),           "recorded recall record:refused:kept"),
         (None,        unsupported(), None,         &able,   decided(RecallOutcome::RecallUnsupported), "recorded recall record:recall_unsupported:the switch does not support recalls"),
         (None,        unknown(),     None,         &able,   retry(),                                   "recorded recall"),
+        // Neither an agreement nor an acknowledgement returns the money.
+        (None, RecallAnswer::Promised, None,       &able,   waiting("the receiving bank agreed, and the money is not back"), "recorded recall"),
+        (None, RecallAnswer::Pending, None,        &able,   waiting("the receiving bank has not answered the recall"), "recorded recall"),
         // The first_record under the key is used, without another request.
         (RECALLED,    refused(),     None,         &able,   decided(RecallOutcome::Recalled),          "recorded"),
         (REFUSED,     recalled(),    None,         &able,   decided(RecallOutcome::Refused),           "recorded"),
@@ -91,18 +95,42 @@ fn each_recall_answer_leads_to_its_outcome() {
 #[test]
 fn a_recall_ends_when_the_switchs_retention_has_expired() {
     let unknown = RecallAnswer::Unknown { detail: "503".into() };
-    for (age_ms, outcome) in [
-        (RETENTION_MS - 1, RecallAttemptOutcome::Retry { detail: "503".into() }),
-        (RETENTION_MS, RecallAttemptOutcome::Decided(RecallOutcome::RecallUnsupported)),
+    let unsupported = RecallAttemptOutcome::Decided(RecallOutcome::RecallUnsupported);
+    for (answer, age_ms, outcome) in [
+        (&unknown, RETENTION_MS - 1, RecallAttemptOutcome::Retry { detail: "503".into() }),
+        (&unknown, RETENTION_MS, unsupported.clone()),
+        (&RecallAnswer::Promised, RETENTION_MS, unsupported.clone()),
+        (&RecallAnswer::Pending, RETENTION_MS, unsupported),
     ] {
         let port = ScriptedPort {
             recorded: None,
-            answer: unknown.clone(),
+            answer: answer.clone(),
             first_record: None,
             age_ms,
             calls: RefCell::default(),
         };
         let Ok(attempted) = block_on(attempt(&port, &payment(0)));
         assert_eq!(attempted, outcome);
+    }
+}
+
+#[test]
+fn the_last_decision_about_a_recall_counts_and_no_acknowledgement_takes_one_back() {
+    use RecallStatus::{Closed, Due, Pending, Promised, Refused, Sent, Unsupported};
+    let refused = RecallAnswer::Refused { reason: "kept".into() };
+    let unknown = RecallAnswer::Unknown { detail: "503".into() };
+    #[rustfmt::skip]
+    let table = [
+        // answer                         due          sent         pending      promised  refused   unsupported  closed
+        (&RecallAnswer::Recalled,          [Promised,    Promised,    Promised,    Promised, Promised, Promised,    Closed]),
+        (&RecallAnswer::Promised,          [Promised,    Promised,    Promised,    Promised, Promised, Promised,    Closed]),
+        (&refused,                         [Refused,     Refused,     Refused,     Refused,  Refused,  Refused,     Closed]),
+        (&RecallAnswer::RecallUnsupported, [Unsupported, Unsupported, Unsupported, Promised, Refused,  Unsupported, Closed]),
+        (&RecallAnswer::Pending,           [Pending,     Pending,     Pending,     Promised, Refused,  Unsupported, Closed]),
+        (&unknown,                         [Due,         Sent,        Pending,     Promised, Refused,  Unsupported, Closed]),
+    ];
+    for (answer, expected) in table {
+        let after: Vec<_> = RecallStatus::ALL.iter().map(|status| status.after(answer)).collect();
+        assert_eq!(after, expected, "{answer:?}");
     }
 }

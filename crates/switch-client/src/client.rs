@@ -184,8 +184,7 @@ pub struct StatementPage {
 }
 
 impl<A> SwitchReply<A> {
-    /// A reply that names no transfer.
-    /// An answer at a time of the switch; `None` if it named none.
+    /// An answer that names no transfer, at a time of the switch.
     #[must_use]
     pub fn new(answer: A, switch_now: Option<Timestamp>) -> Self {
         Self { answer, switch_now, transfer_id: None }

@@ -108,6 +108,15 @@ impl SwitchAdmin {
             .await
     }
 
+    /// Gives the receiving bank's answer to a recall: `pending`, `promised` or `refused`.
+    ///
+    /// # Errors
+    /// The switch's answer, for example because it received no recall.
+    pub async fn answer_recall(&self, reference: &str, answer: &str) -> anyhow::Result<()> {
+        let body = serde_json::json!({"answer": answer});
+        self.post(&format!("/admin/transfers/{reference}/recall-answer"), &body).await
+    }
+
     /// Makes the switch send a callback, whatever the transfer's status is.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! `POST /callbacks/{switch}`: a switch reports the end of a transfer, a return, or where the money of a settled transfer is.
+//! `POST /callbacks/{switch}`: a switch reports the end of a transfer, a return, where the money of a settled transfer is, or the answer to
+//! a recall.
 //!
 //! A callback is verified on its raw body and stored before its workflow is signalled; 200 means stored. The switch retries a
 //! callback after any other status, so a refusal loses nothing.
@@ -11,6 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_protocol::ids::{EventId, SwitchName};
+use payment_protocol::recall::RecallReport;
 use payment_protocol::report::{Incoming, IncomingReport};
 use payment_protocol::returns::{PostingReport, ReturnReport};
 use serde::Serialize;
@@ -36,7 +38,7 @@ pub(crate) struct CallbackReceipt {
     stored: bool,
 }
 
-/// Report the end of a transfer, a return, or a posting
+/// Report the end of a transfer, a return, a posting, or the answer to a recall
 ///
 /// For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id` is the same on every
 /// retry. Retry after any status except 200.
@@ -132,6 +134,7 @@ async fn store_and_deliver(
         Report::End(callback) => app.ledger.store_callback(callback).await?,
         Report::Return(report) => app.ledger.store_return(event_id, report, body).await?,
         Report::Posting(report) => app.ledger.store_posting(switch, event_id, report, body).await?,
+        Report::Recall(report) => app.ledger.store_recall_answer(switch, event_id, report, body).await?,
     };
     Ok(match stored {
         StoreCallbackOutcome::New(message) => {
@@ -160,6 +163,7 @@ enum Report {
     End(Callback),
     Return(ReturnReport),
     Posting(PostingReport),
+    Recall(RecallReport),
 }
 
 impl Report {
@@ -169,6 +173,7 @@ impl Report {
             Self::End(callback) => callback.status.as_str(),
             Self::Return(_) => "RETURN",
             Self::Posting(_) => "POSTING",
+            Self::Recall(_) => "RECALL",
         }
     }
 
@@ -177,6 +182,7 @@ impl Report {
             Self::End(callback) => &callback.reference,
             Self::Return(report) => &report.reference,
             Self::Posting(report) => &report.reference,
+            Self::Recall(report) => &report.reference,
         }
     }
 }
@@ -194,6 +200,7 @@ fn read(
     Ok(match source.reports.read(switch, body)? {
         Incoming::Return(report) => Report::Return(report),
         Incoming::Posting(report) => Report::Posting(report),
+        Incoming::Recall(report) => Report::Recall(report),
         Incoming::End(IncomingReport {
             reference,
             status,

@@ -19,6 +19,9 @@ from .posting import Posting
 from .posting_body import PostingBody
 from .posting_type import PostingType
 from .problem_document import ProblemDocument
+from .recall_answer import RecallAnswer
+from .recall_answered_body import RecallAnsweredBody
+from .recall_answered_type import RecallAnsweredType
 from .replay_failed_request import ReplayFailedRequest
 from .replay_failed_result import ReplayFailedResult
 from .returned_body import ReturnedBody
@@ -61,6 +64,9 @@ __all__ = (
     "PostingBody",
     "PostingType",
     "ProblemDocument",
+    "RecallAnswer",
+    "RecallAnsweredBody",
+    "RecallAnsweredType",
     "ReplayFailedRequest",
     "ReplayFailedResult",
     "ReturnedBody",

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::recall::LaterAnswer;
 use crate::behaviour::{CallbackBehaviour, Contradiction, Posting};
 
 /// The status that a callback reports.
@@ -52,6 +53,17 @@ pub(crate) struct PostingReport<'a> {
     pub(crate) posting: Posting,
     pub(crate) amount_minor: i64,
     pub(crate) currency: &'a str,
+}
+
+/// The receiving bank's answer to a recall.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct RecallAnswered<'a> {
+    pub(crate) reference: &'a str,
+    pub(crate) answer: LaterAnswer,
+    pub(crate) amount_minor: i64,
+    pub(crate) currency: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<&'a str>,
 }
 
 /// The body of an event of another type than the end of a transfer.
@@ -132,6 +144,14 @@ impl NewCallback {
     /// The callback of a report of the posting.
     pub(crate) fn of_posting(event: &PostingReport<'_>, occurred_at: Timestamp) -> Result<Self, sqlx::Error> {
         Self::with_body(event.reference, &EventBody { r#type: "transfer.posting", event, occurred_at })
+    }
+
+    /// The callback of an answer to a recall.
+    pub(crate) fn of_recall(event: &RecallAnswered<'_>, occurred_at: Timestamp) -> Result<Self, sqlx::Error> {
+        Self::with_body(
+            event.reference,
+            &EventBody { r#type: "transfer.recall_answered", event, occurred_at },
+        )
     }
 
     fn with_body(reference: &str, body: &impl Serialize) -> Result<Self, sqlx::Error> {

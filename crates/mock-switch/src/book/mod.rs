@@ -51,6 +51,9 @@ pub(crate) struct Transfer {
     pub(crate) reason: Option<String>,
     #[serde(skip)]
     pub(crate) recall_refusal: Option<String>,
+    /// Whether the receiving bank was asked to return the money.
+    #[serde(skip)]
+    pub(crate) recall_asked: bool,
     pub(crate) received_at: Timestamp,
 }
 
@@ -89,7 +92,8 @@ pub(crate) async fn find(
         Transfer,
         r#"SELECT id AS "id: TransferId", CASE WHEN $4 THEN reference END AS reference,
                   status AS "status: TransferStatus", tombstone, refused, amount_minor,
-                  currency, creditor_account, end_to_end_id, reason, recall_refusal, received_at
+                  currency, creditor_account, end_to_end_id, reason, recall_refusal,
+                  recall_asked_at IS NOT NULL AS "recall_asked!", received_at
            FROM transfers
            WHERE reference = $1 AND NOT forgotten AND received_at >= $2
              AND ($3::bigint IS NULL OR id = $3)

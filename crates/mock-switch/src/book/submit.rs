@@ -142,6 +142,7 @@ async fn insert(
         end_to_end_id: order.end_to_end_id.clone(),
         reason: refusal,
         recall_refusal: None,
+        recall_asked: false,
         received_at: now,
     })
 }

@@ -3,12 +3,12 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use service_kit::problem::{Json, Path};
+use service_kit::problem::{Json, Path, Problem};
 
 use super::faults::{apply_http_fault, next_fault};
 use super::{input, selector};
 use crate::behaviour::RecallFault;
-use crate::book::recall::{RecallAnswer, RecallAnswerCode, recall as recall_in_book};
+use crate::book::recall::{RecallAnswer, RecallAnswerCode, RecallConflict, recall as recall_in_book};
 use crate::book::requests::Operation;
 use crate::book::selector::TransferSelector;
 use crate::drop_connection::drop_connection;
@@ -56,7 +56,12 @@ async fn recall(
     }
 
     let answer = recall_in_book(switch, selector, key, refusal).await?;
-    let answer = answer.map_err(|_| input::key_reused())?;
+    let answer = answer.map_err(|conflict| match conflict {
+        RecallConflict::KeyReused => input::key_reused(),
+        RecallConflict::Repeated => {
+            Problem::conflict("recall_repeated", "this transfer was recalled before; one recall is taken")
+        }
+    })?;
     match fault {
         Some(RecallFault::ApplyDropAnswer) => Ok(drop_connection()),
         _ => Ok(Json(answer).into_response()),

@@ -46,11 +46,7 @@ impl Bank {
             self.close_decision(id, DecisionOutcome::Settled);
             match self.hold {
                 Some(HoldStatus::Open) if !self.frozen || self.restored => self.debit_hold(profile),
-                Some(HoldStatus::Open) => {
-                    self.hold = Some(HoldStatus::Released);
-                    self.journal.release += 1;
-                    self.charge_claims();
-                }
+                Some(HoldStatus::Open) => self.charge_bank(),
                 _ if self.can_pay() => self.journal.late_debit += 1,
                 _ => self.charge_claims(),
             }
@@ -58,6 +54,13 @@ impl Bank {
             self.book_kept_return();
         }
         ruling
+    }
+
+    /// Charges the bank instead of the hold, which the account may not be debited for.
+    pub(super) fn charge_bank(&mut self) {
+        self.hold = Some(HoldStatus::Released);
+        self.journal.release += 1;
+        self.charge_claims();
     }
 
     fn charge_claims(&mut self) {

@@ -93,6 +93,12 @@ impl Bank {
             DebitRuling::NoHold => DebitOutcome::NoHold,
             DebitRuling::Differs => DebitOutcome::Differs,
             DebitRuling::NotConfirmed => DebitOutcome::NotConfirmed,
+            DebitRuling::Debit if self.frozen && !self.restored && profile.recalls_after_end() => {
+                self.charge_bank();
+                self.end(FinalState::Settled);
+                self.book_kept_return();
+                DebitOutcome::Done
+            }
             DebitRuling::Debit if self.frozen && !self.restored => {
                 self.debit_refused = true;
                 DebitOutcome::Refused { reason: FROZEN.into() }

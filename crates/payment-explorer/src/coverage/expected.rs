@@ -161,6 +161,8 @@ pub const BRANCHES: &[&str] = &[
     "recall -> recalled",
     "recall -> refused",
     "recall -> unsupported",
+    "recall answer: pending",
+    "recall answer: promised",
     "recall answer: recalled",
     "recall answer: refused",
     "recall answer: unknown",

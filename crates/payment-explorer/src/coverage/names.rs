@@ -239,6 +239,8 @@ fn recall_answer(answer: &RecallAnswer) -> &'static str {
         RecallAnswer::Recalled => "recall answer: recalled",
         RecallAnswer::Refused { .. } => "recall answer: refused",
         RecallAnswer::RecallUnsupported => "recall answer: unsupported",
+        RecallAnswer::Promised => "recall answer: promised",
+        RecallAnswer::Pending => "recall answer: pending",
         RecallAnswer::Unknown { .. } => "recall answer: unknown",
     }
 }

@@ -1,11 +1,12 @@
 //! Debit: holding -> escrow, once, after the switch's SUCCESS. Refused for good if the account was
-//! frozen after the hold was opened: Path C (S0.10). A hold that the bank bears is debited whatever the account's status: the
+//! frozen after the hold was opened: Path C (S0.10). Where the recall that follows takes days, the bank is charged instead. A hold that the bank bears is debited whatever the account's status: the
 //! customer's account was restored, and is only asked to pay the bank's claim.
 
 use payment_protocol::PaymentState;
+use payment_protocol::exception::ExceptionKind;
 use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::PaymentId;
-use payment_protocol::keys;
+use payment_protocol::keys::{self, StepKey};
 use payment_protocol::port::DebitOutcome;
 use payment_protocol::rules::{self, Bearer, DebitRuling};
 use sqlx::PgConnection;
@@ -14,7 +15,8 @@ use crate::accounts::{self, InternalAccount, JournalPosting, LockedAccount};
 use crate::group_commit::changes::{self, Changes, Posting};
 use crate::group_commit::{GroupStep, Target};
 use crate::row_lock::{LockedPayment, lock_payment};
-use crate::switch::returns;
+use crate::steps::release::release_hold;
+use crate::switch::{recalls, returns};
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, claims, writes};
 
@@ -55,6 +57,11 @@ impl Ledger {
         )
         .fetch_one(&mut *tx)
         .await?;
+        if account.status != "active" && locked.profile.recalls_after_end() {
+            charge_bank(&mut tx, &locked, &account.status).await?;
+            tx.commit().await?;
+            return Ok(DebitOutcome::Done);
+        }
         if account.status != "active" {
             let reason = format!("{}_account", account.status);
             let key = keys::debit(&locked.tx_id);
@@ -71,6 +78,24 @@ impl Ledger {
         tx.commit().await?;
         Ok(DebitOutcome::Done)
     }
+}
+
+/// Charges the bank for money that left and that the account may not be debited for, requests the recall, and ends the payment: its answer
+/// takes too long to hold the amount for it. The customer owes it until the money comes back: the exception asks operators to collect it.
+async fn charge_bank(
+    tx: &mut LedgerTransaction,
+    locked: &LockedPayment,
+    account_status: &str,
+) -> Result<(), LedgerError> {
+    let LockedPayment { payment_id, tx_id, .. } = locked;
+    let release_key = keys::compensate_reserve(tx_id);
+    writes::record_done(tx, release_key.as_str(), payment_id).await?;
+    release_hold(tx, locked, &release_key).await?;
+    let charged = late_debit(tx, locked, &keys::debit(tx_id)).await?;
+    recalls::request(tx, locked).await?;
+    let line = format!("transfer sent; {account_status}_account, so the money is recalled: {charged}");
+    writes::move_to_state(tx, payment_id, PaymentState::Settled, &line).await?;
+    returns::book_kept(tx, locked).await
 }
 
 /// Debits a hold that the bank bears, then settles the claim or leaves it open, and ends the payment.
@@ -101,6 +126,42 @@ pub(crate) async fn post_debit(
         money: locked.money,
     };
     accounts::post(tx, posting).await
+}
+
+/// Debits money that left without a hold: from the customer if the account may be debited and has the funds, else from
+/// the claims account, which opens an exception. Returns in words what was booked.
+pub(crate) async fn late_debit(
+    tx: &mut LedgerTransaction,
+    locked: &LockedPayment,
+    key: &StepKey,
+) -> Result<String, LedgerError> {
+    let LockedPayment { payment_id, source_account, money, .. } = locked;
+    writes::record_done(tx, key.as_str(), payment_id).await?;
+    let shortfall = claims::why_not_payable(tx, locked, *money).await?;
+    let escrow = InternalAccount::Escrow.account(money.currency());
+    let claims = InternalAccount::Claims.account(money.currency());
+    let debit = if shortfall.is_none() { source_account.as_str() } else { claims.as_str() };
+    let posting = JournalPosting {
+        key: key.as_str(),
+        payment_id: Some(payment_id),
+        kind: "late_debit",
+        debit,
+        credit: &escrow,
+        money: *money,
+    };
+    match &shortfall {
+        None => {
+            accounts::post(tx, posting).await?;
+            Ok(format!("{money} debited late"))
+        }
+        Some(reason) => {
+            accounts::post(tx, posting).await?;
+            let detail = format!("{money} charged to the claims account: {reason}");
+            tx.open_exception(Some(payment_id), ExceptionKind::DebitedToClaims, key.as_str(), &detail)
+                .await?;
+            Ok(detail)
+        }
+    }
 }
 
 /// Posts holding -> escrow, and ends the payment.

@@ -4,5 +4,6 @@ pub mod callbacks;
 pub mod final_status;
 pub mod inbox;
 pub mod rail_id;
+pub mod recalls;
 pub mod returns;
 pub mod submission_log;

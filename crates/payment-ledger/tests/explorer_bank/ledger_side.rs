@@ -331,6 +331,10 @@ impl<'a> LedgerSide<'a> {
 /// A switch with this strategy. See `STRATEGIES`.
 fn profile_of(strategy: Strategy) -> SwitchProfile {
     let profile = SwitchProfile { strategy, ..profile() };
+    // Recalls that are answered days later: a barred debit charges the bank.
+    if strategy == Strategy::Query {
+        return SwitchProfile { can_recall: true, recall_answer_within_s: 1_000, ..profile };
+    }
     if strategy != Strategy::AtMostOnce {
         return profile;
     }

@@ -36,8 +36,8 @@ use crate::simulated_side::SimulatedSide;
 
 /// The strategies of switches between which the bank distinguishes: a payment at the second needs the account alone; the third stands
 /// for a rail that limits queries and whose rejects are final.
-const STRATEGIES: [SwitchStrategy; 3] =
-    [SwitchStrategy::Reference, SwitchStrategy::Validate, SwitchStrategy::AtMostOnce];
+const STRATEGIES: [SwitchStrategy; 4] =
+    [SwitchStrategy::Reference, SwitchStrategy::Query, SwitchStrategy::Validate, SwitchStrategy::AtMostOnce];
 
 /// The setting of a case: funds of the account in amounts of a payment, and the strategy of the switch.
 type Setting = (u8, SwitchStrategy);

@@ -181,7 +181,16 @@ const CHECKS: &[(&str, &str)] = &[
                AND j.operation_key = p.tx_id || CASE WHEN d.action IN ('late_debit', 'return_credit', 'write_off') THEN ':correct:'
                                                      WHEN d.action = 'debit' AND j.kind <> 'release' THEN ':debit:'
                                                      ELSE ':comp-reserve:' END || d.decision_id
-         WHERE (j.kind IN ('late_debit', 'return_credit', 'write_off') OR j.operation_key LIKE '%:dec_%') AND d.decision_id IS NULL",
+         WHERE (j.kind IN ('late_debit', 'return_credit', 'write_off') OR j.operation_key LIKE '%:dec_%') AND d.decision_id IS NULL
+           AND NOT (j.kind = 'late_debit' AND j.operation_key = p.tx_id || ':debit')",
+    ),
+    (
+        "the bank was charged instead of a barred account without a recall, or recalls what it was not charged for",
+        "SELECT p.payment_id FROM payments p
+         LEFT JOIN journal j ON j.payment_id = p.payment_id AND j.kind = 'late_debit' AND j.operation_key = p.tx_id || ':debit'
+         LEFT JOIN recalls r ON r.payment_id = p.payment_id
+         WHERE (j.entry_id IS NULL) <> (r.payment_id IS NULL)
+            OR j.entry_id IS NOT NULL AND (j.debit_account NOT LIKE 'internal:claims:%' OR p.state <> 'settled')",
     ),
     (
         "a payment charged to claims has no exception",

@@ -130,6 +130,16 @@ pub enum ProfileError {
         "restore_customer_after_ms with query_is_repeat needs honours_deadline = true: otherwise a query could execute the transfer after the customer's account was restored; remove restore_customer_after_ms"
     )]
     RestoredAndRepeated,
+    /// The terms of a recall that does not exist.
+    #[error(
+        "recall_answer_within_s and recall_once are about recalls and need can_recall = true; set recall_answer_within_s = 0 and recall_once = false"
+    )]
+    RecallTermsWithoutRecall,
+    /// A switch that answers at once has to be asked again if its answer is lost.
+    #[error(
+        "recall_once needs recall_answer_within_s greater than 0: a recall that is answered at once is repeated until the answer arrives, because nothing else would bring it; set recall_once = false"
+    )]
+    OneRecallAnsweredAtOnce,
     /// The time in an id could be too old for the switch when the transfer is sent.
     #[error(
         "an id of scheme {scheme} has the time of the acceptance, which may be {age_max_ms} ms old when the transfer is sent: start_within_ms + submit_budget_ms + max_skew_ms must not be longer"
@@ -281,7 +291,18 @@ impl SwitchProfile {
         if self.retry_interval_max_ms > RETRY_INTERVAL_LIMIT_MS {
             return Err(ProfileError::RetryIntervalTooLong);
         }
-        self.check_restore()
+        self.check_restore()?;
+        self.check_recall()
+    }
+
+    fn check_recall(&self) -> Result<(), ProfileError> {
+        if (self.recall_answer_within_s > 0 || self.recall_once) && !self.can_recall {
+            return Err(ProfileError::RecallTermsWithoutRecall);
+        }
+        if self.recall_once && self.recall_answer_within_s == 0 {
+            return Err(ProfileError::OneRecallAnsweredAtOnce);
+        }
+        Ok(())
     }
 
     fn check_restore(&self) -> Result<(), ProfileError> {
@@ -418,6 +439,11 @@ mod tests {
             ProfileError::SpentQueriesWithoutOtherSource
         );
         assert_eq!(refused(|p| p.settled_within_ms = Some(0)), ProfileError::ClosedStatementWithoutStatement);
+        assert_eq!(
+            refused(|p| (p.can_recall, p.recall_answer_within_s) = (false, 1)),
+            ProfileError::RecallTermsWithoutRecall
+        );
+        assert_eq!(refused(|p| p.recall_once = true), ProfileError::OneRecallAnsweredAtOnce);
     }
 
     #[test]

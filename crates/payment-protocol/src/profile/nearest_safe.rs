@@ -108,6 +108,14 @@ impl SwitchProfile {
                 self.restore_customer_after_ms = None;
                 Some("no restore_customer_after_ms".into())
             }
+            ProfileError::RecallTermsWithoutRecall => {
+                (self.recall_answer_within_s, self.recall_once) = (0, false);
+                Some("recall_answer_within_s = 0, recall_once = false".into())
+            }
+            ProfileError::OneRecallAnsweredAtOnce => {
+                self.recall_once = false;
+                Some("recall_once = false".into())
+            }
             ProfileError::ValidateWithIdScheme => {
                 self.id_scheme = IdScheme::Plain;
                 Some("id_scheme = \"plain\"".into())

@@ -113,6 +113,14 @@ pub struct SwitchProfile {
     /// Who pays for a transfer that settles after the customer's account was restored.
     #[serde(default, skip_serializing_if = "is_default")]
     pub late_settlement: LateSettlement,
+    /// How long the receiving bank may take to answer a recall, in seconds; 0: the switch answers at once, and an agreement returns the
+    /// money. Otherwise the answer is a promise or a refusal that may take days, so no hold waits for it: a debit that the account bars
+    /// charges the bank's claims account, the payment ends settled, and the recall goes on.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub recall_answer_within_s: u64,
+    /// The rail takes one recall of a transfer: it is sent once, whether or not an answer arrives.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub recall_once: bool,
     /// The pattern of the id by which the switch knows a transfer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub id_scheme: IdScheme,
@@ -219,6 +227,8 @@ impl SwitchProfile {
             settled_within_ms: None,
             restore_customer_after_ms: None,
             late_settlement: LateSettlement::Collect,
+            recall_answer_within_s: 0,
+            recall_once: false,
             id_scheme: IdScheme::Plain,
             participant: None,
         }
@@ -277,6 +287,12 @@ impl SwitchProfile {
     #[must_use]
     pub fn needs_account_lock(&self) -> bool {
         self.strategy == Strategy::Validate
+    }
+
+    /// Whether a transfer is recalled after its payment has ended, because the answer takes too long to hold the amount for it.
+    #[must_use]
+    pub fn recalls_after_end(&self) -> bool {
+        self.can_recall && self.recall_answer_within_s > 0
     }
 
     /// Whether the service must poll the switch, because the switch does not call back.

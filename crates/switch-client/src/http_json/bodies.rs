@@ -98,6 +98,7 @@ pub(crate) struct RecallBody {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(crate) enum RecallAnswerCode {
     Recalled,
+    Promised,
     Refused,
     CannotRecall,
     InProcess,

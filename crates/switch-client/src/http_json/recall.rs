@@ -45,7 +45,9 @@ impl HttpJsonClient {
                 RecallAnswerCode::Recalled => RecallAnswer::Recalled,
                 RecallAnswerCode::Refused => RecallAnswer::Refused { reason: reason(body.reason) },
                 RecallAnswerCode::CannotRecall => RecallAnswer::RecallUnsupported,
-                RecallAnswerCode::InProcess | RecallAnswerCode::NotSettled | RecallAnswerCode::NotFound => {
+                RecallAnswerCode::Promised => RecallAnswer::Promised,
+                RecallAnswerCode::InProcess => RecallAnswer::Pending,
+                RecallAnswerCode::NotSettled | RecallAnswerCode::NotFound => {
                     RecallAnswer::Unknown { detail: response.excerpt() }
                 }
             },

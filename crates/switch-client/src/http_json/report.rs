@@ -1,7 +1,8 @@
-//! A callback: what the switch reports by itself, the end of a transfer, a return, or where the money is.
+//! A callback: what the switch reports by itself, the end of a transfer, a return, where the money is, or the answer to a recall.
 
 use payment_protocol::ids::{ReturnId, SwitchName};
 use payment_protocol::inbox::CallbackStatus;
+use payment_protocol::recall::{RecallAnswer, RecallReport};
 use payment_protocol::report::{Incoming, IncomingReport};
 use payment_protocol::returns::{Posting, PostingReport, ReturnReport};
 use serde::Deserialize;
@@ -17,11 +18,12 @@ use crate::client::SwitchReports;
 const COMPLETED: &str = "transfer.completed";
 const RETURNED: &str = "transfer.returned";
 const POSTING: &str = "transfer.posting";
+const RECALL_ANSWERED: &str = "transfer.recall_answered";
 
 /// Body of a callback, by its event type. Unknown fields are ignored.
 #[derive(Debug, ToSchema)]
 #[schema(as = CallbackBody)]
-#[allow(dead_code, reason = "documents the three bodies; each is read by its event type")]
+#[allow(dead_code, reason = "documents the bodies; each is read by its event type")]
 #[serde(untagged)]
 pub enum CallbackBody {
     /// The end of a transfer.
@@ -30,6 +32,8 @@ pub enum CallbackBody {
     Returned(ReturnedBody),
     /// Where the money of a settled transfer is. It moves no money.
     Posting(PostingBody),
+    /// The answer to a recall. It moves no money: what comes back is a return.
+    RecallAnswered(RecallAnsweredBody),
 }
 
 /// The type of the end of a transfer.
@@ -51,6 +55,13 @@ enum ReturnedType {
 enum PostingType {
     #[serde(rename = "transfer.posting")]
     Posting,
+}
+
+/// The type of the answer to a recall.
+#[derive(Debug, Deserialize, ToSchema)]
+enum RecallAnsweredType {
+    #[serde(rename = "transfer.recall_answered")]
+    RecallAnswered,
 }
 
 /// The type of an event, which says how to read the rest.
@@ -129,6 +140,39 @@ pub struct PostingBody {
     reason: Option<String>,
 }
 
+/// The answer to a recall.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"type": "transfer.recall_answered", "reference": "tx_0123456789abcdef01234567:submit",
+    "answer": "promised", "amount_minor": 1250, "currency": "EUR"}))]
+pub struct RecallAnsweredBody {
+    #[allow(dead_code, reason = "read before the rest")]
+    r#type: RecallAnsweredType,
+    /// Reference of the transfer, as we submitted it.
+    reference: String,
+    answer: RecallWord,
+    /// Amount of the transfer, in minor units.
+    #[serde(deserialize_with = "deserialize_integer")]
+    amount_minor: i64,
+    /// ISO 4217 code.
+    currency: String,
+    /// Reason given by the receiving bank, usually for a refusal.
+    #[serde(default)]
+    reason: Option<String>,
+    /// Code of the reason.
+    #[serde(default, deserialize_with = "scalar_text")]
+    reason_code: Option<String>,
+}
+
+/// What the receiving bank says to a recall.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = RecallAnswer)]
+enum RecallWord {
+    Pending,
+    Promised,
+    Refused,
+}
+
 /// Result of the transfer at the switch.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
@@ -173,10 +217,11 @@ impl SwitchReports for HttpJsonReports {
             COMPLETED => Incoming::End(parse::<CompletedBody>(body)?.into()),
             RETURNED => Incoming::Return(parse::<ReturnedBody>(body)?.report(switch)?),
             POSTING => Incoming::Posting(parse::<PostingBody>(body)?.into()),
+            RECALL_ANSWERED => Incoming::Recall(parse::<RecallAnsweredBody>(body)?.into()),
             other => {
                 let other = excerpt(other);
                 return Err(format!(
-                    "the event type must be {COMPLETED}, {RETURNED} or {POSTING}, not {other}"
+                    "the event type must be {COMPLETED}, {RETURNED}, {POSTING} or {RECALL_ANSWERED}, not {other}"
                 ));
             }
         })
@@ -213,11 +258,34 @@ impl ReturnedBody {
             reference: self.reference,
             amount_minor: self.amount_minor,
             currency: self.currency,
-            reason: match (self.reason_code, self.reason) {
-                (Some(code), Some(reason)) => Some(format!("{code}: {reason}")),
-                (code, reason) => code.or(reason),
-            },
+            reason: words(self.reason_code, self.reason),
         })
+    }
+}
+
+/// A reason with its code, if there is one.
+fn words(code: Option<String>, reason: Option<String>) -> Option<String> {
+    match (code, reason) {
+        (Some(code), Some(reason)) => Some(format!("{code}: {reason}")),
+        (code, reason) => code.or(reason),
+    }
+}
+
+impl From<RecallAnsweredBody> for RecallReport {
+    fn from(report: RecallAnsweredBody) -> Self {
+        let reason = words(report.reason_code, report.reason);
+        Self {
+            reference: report.reference,
+            answer: match report.answer {
+                RecallWord::Pending => RecallAnswer::Pending,
+                RecallWord::Promised => RecallAnswer::Promised,
+                RecallWord::Refused => {
+                    RecallAnswer::Refused { reason: reason.unwrap_or_else(|| "no reason given".into()) }
+                }
+            },
+            amount_minor: report.amount_minor,
+            currency: report.currency,
+        }
     }
 }
 

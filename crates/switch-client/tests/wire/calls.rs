@@ -306,6 +306,8 @@ pub(crate) fn recall_word(answer: &RecallAnswer) -> &'static str {
         RecallAnswer::Recalled => "recalled",
         RecallAnswer::Refused { .. } => "refused",
         RecallAnswer::RecallUnsupported => "cannot",
+        RecallAnswer::Promised => "promised",
+        RecallAnswer::Pending => "pending",
         RecallAnswer::Unknown { .. } => "unknown",
     }
 }

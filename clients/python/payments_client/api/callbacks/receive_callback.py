@@ -10,6 +10,7 @@ from ...models.callback_receipt import CallbackReceipt
 from ...models.completed_body import CompletedBody
 from ...models.posting_body import PostingBody
 from ...models.problem_document import ProblemDocument
+from ...models.recall_answered_body import RecallAnsweredBody
 from ...models.returned_body import ReturnedBody
 from ...types import Response
 
@@ -17,7 +18,7 @@ from ...types import Response
 def _get_kwargs(
     switch: str,
     *,
-    body: CompletedBody | PostingBody | ReturnedBody,
+    body: CompletedBody | PostingBody | RecallAnsweredBody | ReturnedBody,
     webhook_id: str,
     webhook_timestamp: str,
     webhook_signature: str,
@@ -39,6 +40,8 @@ def _get_kwargs(
     if isinstance(body, CompletedBody):
         _kwargs["json"] = body.to_dict()
     elif isinstance(body, ReturnedBody):
+        _kwargs["json"] = body.to_dict()
+    elif isinstance(body, PostingBody):
         _kwargs["json"] = body.to_dict()
     else:
         _kwargs["json"] = body.to_dict()
@@ -113,12 +116,12 @@ def sync_detailed(
     switch: str,
     *,
     client: AuthenticatedClient | Client,
-    body: CompletedBody | PostingBody | ReturnedBody,
+    body: CompletedBody | PostingBody | RecallAnsweredBody | ReturnedBody,
     webhook_id: str,
     webhook_timestamp: str,
     webhook_signature: str,
 ) -> Response[CallbackReceipt | ProblemDocument]:
-    """Report the end of a transfer, a return, or a posting
+    """Report the end of a transfer, a return, a posting, or the answer to a recall
 
      For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id`
     is the same on every
@@ -129,8 +132,8 @@ def sync_detailed(
         webhook_id (str):
         webhook_timestamp (str):
         webhook_signature (str):
-        body (CompletedBody | PostingBody | ReturnedBody): Body of a callback, by its event type.
-            Unknown fields are ignored.
+        body (CompletedBody | PostingBody | RecallAnsweredBody | ReturnedBody): Body of a
+            callback, by its event type. Unknown fields are ignored.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -159,12 +162,12 @@ def sync(
     switch: str,
     *,
     client: AuthenticatedClient | Client,
-    body: CompletedBody | PostingBody | ReturnedBody,
+    body: CompletedBody | PostingBody | RecallAnsweredBody | ReturnedBody,
     webhook_id: str,
     webhook_timestamp: str,
     webhook_signature: str,
 ) -> CallbackReceipt | ProblemDocument | None:
-    """Report the end of a transfer, a return, or a posting
+    """Report the end of a transfer, a return, a posting, or the answer to a recall
 
      For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id`
     is the same on every
@@ -175,8 +178,8 @@ def sync(
         webhook_id (str):
         webhook_timestamp (str):
         webhook_signature (str):
-        body (CompletedBody | PostingBody | ReturnedBody): Body of a callback, by its event type.
-            Unknown fields are ignored.
+        body (CompletedBody | PostingBody | RecallAnsweredBody | ReturnedBody): Body of a
+            callback, by its event type. Unknown fields are ignored.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -200,12 +203,12 @@ async def asyncio_detailed(
     switch: str,
     *,
     client: AuthenticatedClient | Client,
-    body: CompletedBody | PostingBody | ReturnedBody,
+    body: CompletedBody | PostingBody | RecallAnsweredBody | ReturnedBody,
     webhook_id: str,
     webhook_timestamp: str,
     webhook_signature: str,
 ) -> Response[CallbackReceipt | ProblemDocument]:
-    """Report the end of a transfer, a return, or a posting
+    """Report the end of a transfer, a return, a posting, or the answer to a recall
 
      For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id`
     is the same on every
@@ -216,8 +219,8 @@ async def asyncio_detailed(
         webhook_id (str):
         webhook_timestamp (str):
         webhook_signature (str):
-        body (CompletedBody | PostingBody | ReturnedBody): Body of a callback, by its event type.
-            Unknown fields are ignored.
+        body (CompletedBody | PostingBody | RecallAnsweredBody | ReturnedBody): Body of a
+            callback, by its event type. Unknown fields are ignored.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -244,12 +247,12 @@ async def asyncio(
     switch: str,
     *,
     client: AuthenticatedClient | Client,
-    body: CompletedBody | PostingBody | ReturnedBody,
+    body: CompletedBody | PostingBody | RecallAnsweredBody | ReturnedBody,
     webhook_id: str,
     webhook_timestamp: str,
     webhook_signature: str,
 ) -> CallbackReceipt | ProblemDocument | None:
-    """Report the end of a transfer, a return, or a posting
+    """Report the end of a transfer, a return, a posting, or the answer to a recall
 
      For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id`
     is the same on every
@@ -260,8 +263,8 @@ async def asyncio(
         webhook_id (str):
         webhook_timestamp (str):
         webhook_signature (str):
-        body (CompletedBody | PostingBody | ReturnedBody): Body of a callback, by its event type.
-            Unknown fields are ignored.
+        body (CompletedBody | PostingBody | RecallAnsweredBody | ReturnedBody): Body of a
+            callback, by its event type. Unknown fields are ignored.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

@@ -29,6 +29,7 @@ pub(super) fn routes() -> Router<SharedSwitch> {
         .route("/admin/transfers/{reference}/reject", post(transfers::reject))
         .route("/admin/transfers/{reference}/return", post(transfers::return_money))
         .route("/admin/transfers/{reference}/posting", post(transfers::posting))
+        .route("/admin/transfers/{reference}/recall-answer", post(transfers::recall_answer))
         .route("/admin/transfers/{reference}/callback", post(transfers::callback))
         .route("/admin/book", get(book::all))
         .route("/admin/book/{reference}", get(book::one))

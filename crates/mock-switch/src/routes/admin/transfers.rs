@@ -11,6 +11,7 @@ use crate::behaviour::Posting;
 use crate::book;
 use crate::book::callbacks::{self, CallbackStatus, NewCallback, PostingReport, TransferEnd};
 use crate::book::completion::{ReturnOutcome, complete_now, return_now};
+use crate::book::recall::{LaterAnswer, answer_later};
 use crate::book::selector::TransferSelector;
 use crate::error::RequestError;
 use crate::routes::input;
@@ -101,6 +102,31 @@ pub(super) async fn posting(
     let report = PostingReport { reference: &reference, posting: request.posting, amount_minor, currency };
     let callback = NewCallback::of_posting(&report, switch.settings.current().now())?;
     callbacks::insert(&mut *switch.pool.acquire().await?, &[callback]).await?;
+    switch.callback_due.notify_one();
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The receiving bank's answer to a recall.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RecallAnswerRequest {
+    answer: LaterAnswer,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+/// `POST /admin/transfers/{reference}/recall-answer`: the receiving bank answers a recall. A promise returns nothing by itself.
+pub(super) async fn recall_answer(
+    State(switch): State<SharedSwitch>,
+    Path(reference): Path<String>,
+    Json(request): Json<RecallAnswerRequest>,
+) -> Result<StatusCode, RequestError> {
+    if let Some(reason) = &request.reason {
+        input::text("reason", reason)?;
+    }
+    if !answer_later(&switch, &reference, request.answer, request.reason.as_deref()).await? {
+        return Err(Problem::conflict("not_recalled", "no recall of this reference was received").into());
+    }
     switch.callback_due.notify_one();
     Ok(StatusCode::NO_CONTENT)
 }

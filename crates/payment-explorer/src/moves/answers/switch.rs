@@ -275,7 +275,7 @@ pub(super) fn recall(results: &mut CallResults<'_>) {
             RecallResult::Refused => {
                 ("the switch refuses to return the money", RecallAnswer::Refused { reason: "kept".into() })
             }
-            RecallResult::Unknown => ("the switch has no definite answer", unknown()),
+            RecallResult::Unknown => ("the switch has no definite answer", RecallAnswer::Pending),
         };
         let (response, lost) = (results.respond(answer), results.respond(unknown()));
         results.benign(description, |next, _| {
@@ -289,9 +289,13 @@ pub(super) fn recall(results: &mut CallResults<'_>) {
     }
     let lost = results.respond(unknown());
     let unsupported = results.respond(RecallAnswer::RecallUnsupported);
+    let promised = results.respond(RecallAnswer::Promised);
     results.fault("no answer in time; the recall is still in transit", |next, _| {
         next.in_transit.push(Request::Recall);
         Some(AttemptReply::RecallAnswer(lost))
+    });
+    results.switch_fault("the switch promises the money, and does not return it now", |_, _| {
+        Some(AttemptReply::RecallAnswer(promised))
     });
     results.switch_fault("the switch does not support recalls", |_, _| {
         Some(AttemptReply::RecallAnswer(unsupported))

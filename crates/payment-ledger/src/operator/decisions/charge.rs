@@ -1,15 +1,13 @@
 //! Charging a debit that operators decided: from the hold, the customer, or the bank's claims account, so that money that
 //! left is always booked.
 
-use payment_protocol::exception::ExceptionKind;
 use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::DecisionId;
-use payment_protocol::keys::{self, StepKey};
+use payment_protocol::keys;
 use payment_protocol::rules::{self, Bearer};
 
-use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::row_lock::LockedPayment;
-use crate::steps::debit::post_debit;
+use crate::steps::debit::{late_debit, post_debit};
 use crate::steps::release::release_hold;
 use crate::transaction::LedgerTransaction;
 use crate::{LedgerError, claims, writes};
@@ -40,40 +38,4 @@ pub(super) async fn by_decision(
         release_hold(tx, locked, &release_key).await?;
     }
     late_debit(tx, locked, &key).await
-}
-
-/// Debits money that left without a hold: from the customer if the account may be debited and has the funds, else from
-/// the claims account, which opens an exception. Returns in words what was booked.
-pub(super) async fn late_debit(
-    tx: &mut LedgerTransaction,
-    locked: &LockedPayment,
-    key: &StepKey,
-) -> Result<String, LedgerError> {
-    let LockedPayment { payment_id, source_account, money, .. } = locked;
-    writes::record_done(tx, key.as_str(), payment_id).await?;
-    let shortfall = claims::why_not_payable(tx, locked, *money).await?;
-    let escrow = InternalAccount::Escrow.account(money.currency());
-    let claims = InternalAccount::Claims.account(money.currency());
-    let debit = if shortfall.is_none() { source_account.as_str() } else { claims.as_str() };
-    let posting = JournalPosting {
-        key: key.as_str(),
-        payment_id: Some(payment_id),
-        kind: "late_debit",
-        debit,
-        credit: &escrow,
-        money: *money,
-    };
-    match &shortfall {
-        None => {
-            accounts::post(tx, posting).await?;
-            Ok(format!("{money} debited late"))
-        }
-        Some(reason) => {
-            accounts::post(tx, posting).await?;
-            let detail = format!("{money} charged to the claims account: {reason}");
-            tx.open_exception(Some(payment_id), ExceptionKind::DebitedToClaims, key.as_str(), &detail)
-                .await?;
-            Ok(detail)
-        }
-    }
 }

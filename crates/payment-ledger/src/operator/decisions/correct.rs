@@ -8,10 +8,11 @@ use payment_protocol::keys;
 use payment_protocol::returns::Charged;
 use sqlx::PgConnection;
 
-use super::{DecideError, DecisionRefusedError, DecisionStatus, charge, rows};
+use super::{DecideError, DecisionRefusedError, DecisionStatus, rows};
 use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::charged::{PaymentPostings, account_of, postings};
 use crate::row_lock::{LockedPayment, lock_payment};
+use crate::steps::debit;
 use crate::switch::returns;
 use crate::transaction::LedgerTransaction;
 use crate::{LedgerError, claims, writes};
@@ -111,7 +112,7 @@ pub(super) async fn book(
             format!("{open} collected from the customer")
         }
         (Correction::LateDebit, None) => {
-            let detail = charge::late_debit(tx, locked, &key).await?;
+            let detail = debit::late_debit(tx, locked, &key).await?;
             returns::book_kept(tx, locked).await?;
             detail
         }

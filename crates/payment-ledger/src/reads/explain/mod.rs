@@ -4,7 +4,7 @@ mod read;
 
 use jiff::Timestamp;
 use payment_protocol::cause::Cause;
-use payment_protocol::ids::{PaymentId, TxId};
+use payment_protocol::ids::{PaymentId, ReturnId, TxId};
 use payment_protocol::{SwitchProfile, keys};
 use sqlx::Executor as _;
 
@@ -12,6 +12,7 @@ use crate::events::notifications::{self, Notification};
 use crate::operator::decisions::{self, DecisionView};
 use crate::reads::queues::ExceptionView;
 use crate::reads::view::{self, PaymentView, TimelineEntry};
+use crate::switch::recalls::{self, RecallView};
 use crate::{Ledger, LedgerError};
 
 /// One payment with all its records.
@@ -29,6 +30,8 @@ pub struct PaymentExplanation {
     pub hold: Option<HoldView>,
     /// Callbacks of the switch.
     pub callbacks: Vec<CallbackView>,
+    /// Its recall, if one goes on after its end.
+    pub recall: Option<RecallView>,
     /// Messages for its workflow, delivered and undelivered.
     pub inbox: Vec<InboxMessageView>,
     /// Operator decisions.
@@ -211,7 +214,8 @@ impl Ledger {
         let tx = &mut *tx;
         let Some(payment) = read::row(tx, payment_id).await? else { return Ok(None) };
         let decisions = decisions::of_payment(tx, payment_id).await?;
-        let keys = all_keys(payment_id, &decisions);
+        let returns = read::returns(tx, payment_id).await?;
+        let keys = all_keys(payment_id, &decisions, &returns);
         Ok(Some(PaymentExplanation {
             payment,
             submissions: read::submissions(tx, payment_id).await?,
@@ -219,6 +223,7 @@ impl Ledger {
             journal: read::journal(tx, &keys).await?,
             hold: read::hold(tx, payment_id).await?,
             callbacks: read::callbacks(tx, payment_id).await?,
+            recall: recalls::view(tx, payment_id).await?,
             inbox: read::inbox(tx, payment_id).await?,
             decisions,
             exceptions: read::exceptions(tx, payment_id).await?,
@@ -230,14 +235,17 @@ impl Ledger {
 }
 
 /// Every operation key of this payment.
-fn all_keys(payment_id: &PaymentId, decisions: &[DecisionView]) -> Vec<String> {
+fn all_keys(payment_id: &PaymentId, decisions: &[DecisionView], returns: &[ReturnId]) -> Vec<String> {
     let tx_id = TxId::derive(payment_id);
     let mut all = vec![
         keys::reserve(payment_id).to_string(),
         keys::debit(&tx_id).to_string(),
         keys::recall(&tx_id).to_string(),
         keys::compensate_reserve(&tx_id).to_string(),
+        keys::advance(&tx_id).to_string(),
+        keys::collect(&tx_id).to_string(),
     ];
+    all.extend(returns.iter().map(|return_id| keys::book_return(&tx_id, return_id).to_string()));
     for DecisionView { decision_id, .. } in decisions {
         all.push(keys::debit_by_decision(&tx_id, decision_id).to_string());
         all.push(keys::compensate_reserve_by_decision(&tx_id, decision_id).to_string());

@@ -1,6 +1,6 @@
 //! The queries behind [`super::PaymentExplanation`].
 
-use payment_protocol::ids::PaymentId;
+use payment_protocol::ids::{PaymentId, ReturnId};
 use sqlx::PgConnection;
 
 use super::{
@@ -106,13 +106,41 @@ pub(super) async fn operations(
         .collect())
 }
 
+/// The ids of the payment's returns, whichever switch reported them.
+pub(super) async fn returns(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+) -> Result<Vec<ReturnId>, LedgerError> {
+    let ids = sqlx::query_scalar!(
+        "SELECT return_id FROM returns WHERE payment_id = $1 ORDER BY received_at",
+        payment_id.as_str(),
+    )
+    .fetch_all(tx)
+    .await?;
+    ids.into_iter()
+        .map(|id| {
+            ReturnId::new(id.as_str()).map_err(|_| LedgerError::Unreadable {
+                id: payment_id.to_string(),
+                column: "return_id",
+                value: id,
+            })
+        })
+        .collect()
+}
+
 pub(super) async fn journal(
     tx: &mut PgConnection,
     keys: &[String],
 ) -> Result<Vec<JournalEntryView>, LedgerError> {
     let rows = sqlx::query!(
-        "SELECT operation_key, kind, debit_account, credit_account, amount_minor, currency, posted_at FROM journal
-         WHERE operation_key = ANY($1) ORDER BY entry_id",
+        // Read by their keys before they are sorted: no plan reads the journal in the order of its entries.
+        r#"WITH entries AS MATERIALIZED (
+               SELECT entry_id, operation_key, kind, debit_account, credit_account, amount_minor, currency, posted_at
+               FROM journal WHERE operation_key = ANY($1))
+           SELECT operation_key AS "operation_key!", kind AS "kind!", debit_account AS "debit_account!",
+                  credit_account AS "credit_account!", amount_minor AS "amount_minor!", currency AS "currency!",
+                  posted_at AS "posted_at!"
+           FROM entries ORDER BY entry_id"#,
         keys,
     )
     .fetch_all(tx)
