@@ -26,6 +26,7 @@ pub mod config;
 pub mod namespace;
 mod payment_port;
 pub mod process;
+mod recalls;
 pub mod reconciliation;
 mod recovery;
 mod restore;

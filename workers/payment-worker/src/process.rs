@@ -34,11 +34,11 @@ use crate::attributes;
 use crate::config::{Options, PaymentWorkerOptions};
 use crate::namespace;
 use crate::reconciliation::{self, ReconciliationActivities, ReconciliationWorkflow};
-use crate::restore;
 use crate::sdk_metrics;
 use crate::starter::Starter;
 use crate::traces::{self, ActivitySpans, PaymentTraces};
 use crate::workflow::InterBankPaymentWorkflow;
+use crate::{recalls, restore};
 
 /// Interval between two attempts to connect to Temporal at start-up.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(500);
@@ -74,6 +74,9 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     tokio::spawn(metrics::log_warnings(ledger.readiness(), stop.clone()));
     // Whatever is configured today: a payment has the profile of its acceptance.
     tokio::spawn(restore::run(ledger.clone(), stop.clone()));
+    for (name, client) in &switch_clients {
+        tokio::spawn(recalls::run(ledger.clone(), name.clone(), Arc::clone(client), stop.clone()));
+    }
     let health = metrics::routes(recorder, ledger.readiness());
     let listen = options.worker.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_WORKER__METRICS_LISTEN", health, stop.clone());

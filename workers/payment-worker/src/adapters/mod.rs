@@ -11,7 +11,7 @@
 mod cancel;
 mod decision;
 mod recall;
-mod session;
+pub(crate) mod session;
 mod submit;
 
 pub(crate) use cancel::CancelAdapter;
