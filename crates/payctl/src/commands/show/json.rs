@@ -29,6 +29,7 @@ pub(super) fn document(explanation: &PaymentExplanation) -> Value {
             Err(error) => json!({ "error": error }),
         },
         "hold": hold(ledger),
+        "recall": recall(ledger),
         "submissions": submissions(ledger),
         "operations": operations(ledger),
         "journal": journal(ledger),
@@ -77,6 +78,19 @@ fn hold(ledger: &LedgerExplanation) -> Option<Value> {
             "status": hold.status,
             "opened_at": hold.opened_at,
             "closed_at": hold.closed_at,
+        })
+    })
+}
+
+fn recall(ledger: &LedgerExplanation) -> Option<Value> {
+    ledger.recall.as_ref().map(|recall| {
+        json!({
+            "status": recall.status.as_str(),
+            "detail": recall.detail,
+            "attempts": recall.attempts,
+            "requested_at": recall.requested_at,
+            "answer_due_at": recall.answer_due_at,
+            "updated_at": recall.updated_at,
         })
     })
 }

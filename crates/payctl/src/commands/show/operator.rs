@@ -96,6 +96,7 @@ fn fields(explanation: &PaymentExplanation) -> Table<2> {
     if view.returned_minor > 0 {
         fields.add("came back", &document::money(view.returned_minor, &view.currency));
     }
+    fields.add_some("recall", recall(explanation).as_deref());
     fields.add("switch", &format!("{}, strategy {}", view.switch, row.profile.strategy));
     fields.add("final status", &final_status(&explanation.ledger));
     fields.add(
@@ -154,6 +155,21 @@ fn hold(ledger: &LedgerExplanation) -> String {
         }
         None => "none".into(),
     }
+}
+
+/// The recall that goes on after the end, and how long its answer may still take.
+fn recall(explanation: &PaymentExplanation) -> Option<String> {
+    let recall = explanation.ledger.recall.as_ref()?;
+    let sent =
+        if recall.attempts == 1 { "sent once".into() } else { format!("sent {} times", recall.attempts) };
+    let due = if recall.answer_due_at <= explanation.read_at {
+        format!(", overdue for {}", elapsed(recall.answer_due_at, explanation.read_at))
+    } else {
+        format!(", due in {}", elapsed(explanation.read_at, recall.answer_due_at))
+    };
+    let due = if recall.status.is_finished() { String::new() } else { due };
+    let detail = recall.detail.as_ref().map(|detail| format!("; {detail}")).unwrap_or_default();
+    Some(format!("{}, {sent}{due}{detail}", recall.status))
 }
 
 fn final_status(ledger: &LedgerExplanation) -> String {

@@ -108,9 +108,9 @@ impl Records<'_> {
         self.debits() > 0 && !self.is_returned()
     }
 
-    /// Whether a correction gave the amount back.
+    /// Whether the whole amount was charged and came back.
     fn is_returned(&self) -> bool {
-        self.entries_of_kind("return_credit") > 0
+        self.debits() > 0 && self.view.returned_minor >= self.view.amount_minor
     }
 
     fn final_state(&self) -> Option<FinalState> {

@@ -14,7 +14,8 @@ impl Records<'_> {
     pub(super) fn entries_add_up(&self) -> Finding {
         let PaymentView { amount_minor, currency, .. } = self.view;
         let odd = self.explained.journal.iter().find(|entry| {
-            entry.amount_minor != *amount_minor
+            entry.amount_minor > *amount_minor
+                || (entry.amount_minor < *amount_minor && !may_be_a_part(&entry.kind))
                 || entry.currency != *currency
                 || entry.debit_account == entry.credit_account
         });
@@ -26,7 +27,7 @@ impl Records<'_> {
         }
         let (holding, escrow) = (self.balance_in("holding"), self.balance_in("escrow"));
         let expected_holding = if self.hold_status() == Some("open") { *amount_minor } else { 0 };
-        let expected_escrow = if self.is_debited() { *amount_minor } else { 0 };
+        let expected_escrow = if self.debits() > 0 { *amount_minor - self.view.returned_minor } else { 0 };
         holds_if(
             (holding, escrow) == (expected_holding, expected_escrow),
             format!(
@@ -63,7 +64,7 @@ impl Records<'_> {
     /// Checks invariant I3.
     pub(super) fn debited_only_if_settled(&self, switch: Option<&SwitchView>) -> Finding {
         if self.is_returned() {
-            return holds_if(true, "debited, and returned by a correction");
+            return holds_if(true, "debited, and the money came back");
         }
         if !self.is_debited() {
             return holds_if(self.view.state != PaymentState::Settled, "not debited");
@@ -100,6 +101,9 @@ impl Records<'_> {
 
     /// Checks invariant I4.
     pub(super) fn released_only_if_void(&self, switch: Option<&SwitchView>) -> Finding {
+        if self.is_returned() && self.entries_of_kind("return_credit") == 0 {
+            return holds_if(true, "the switch returned the money by messages of its own");
+        }
         if self.is_returned() {
             return returned_only_if_void(switch);
         }
@@ -135,6 +139,11 @@ impl Records<'_> {
         let age_ms = row.first_attempt_at.map(|at| jiff::Timestamp::now().duration_since(at).as_millis());
         retention_expired(age_ms.and_then(|age_ms| u64::try_from(age_ms).ok()), &row.profile)
     }
+}
+
+/// Whether an entry of this kind may be of a part of the amount: of what came back, or of what is left of a claim after it.
+fn may_be_a_part(kind: &str) -> bool {
+    matches!(kind, "return" | "return_credit" | "collect" | "write_off")
 }
 
 /// Checks invariant I4 for a payment whose amount a correction gave back.
