@@ -290,6 +290,14 @@ const ADMISSION_RULES: &[Rule] = &[
         description: "The law gives a euro-area bank ten seconds. Read the warnings of the background-worker about account_restoring: the ledger's database does not answer in time, or it refuses a single payment's advance.",
     },
     Rule {
+        name: "RecallsOverdue",
+        expr: "max by (switch) (recalls_overdue) > 0",
+        pending_s: 15,
+        severity: Warning,
+        summary: "A recall at the switch {{ $labels.switch }} has no answer in its time, or its promised money is not back",
+        description: "The bank bears the amount meanwhile. Find the payments in the runbook, ask the switch's operators, and collect the amount from the customer or write it off if the receiving bank keeps it.",
+    },
+    Rule {
         name: "ClaimsNearLimit",
         expr: "max by (switch) (claims_open_minor) > on (switch) 0.5 * max by (switch) (claims_limit_minor)",
         pending_s: 15,

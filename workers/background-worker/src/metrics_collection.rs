@@ -60,6 +60,13 @@ pub(crate) async fn collect(ledger: &Ledger, lag_monitors: &mut [ConsumerLagMoni
         metrics::gauge!("claims_open_oldest_seconds", "switch" => switch, "currency" => currency)
             .set(claims.oldest_s as f64);
     }
+    for recalls in ledger.recalls_by_switch().await? {
+        metrics::gauge!("recalls_unfinished", "switch" => recalls.switch.clone())
+            .set(recalls.unfinished as f64);
+        metrics::gauge!("recalls_overdue", "switch" => recalls.switch.clone()).set(recalls.overdue as f64);
+        metrics::gauge!("recalls_overdue_seconds", "switch" => recalls.switch)
+            .set(recalls.overdue_oldest_s as f64);
+    }
     let unsealed = ledger.unsealed().await?;
     metrics::gauge!("journal_unsealed").set(unsealed.count as f64);
     metrics::gauge!("journal_unsealed_oldest_seconds").set(unsealed.oldest_s as f64);
