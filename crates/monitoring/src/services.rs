@@ -290,6 +290,14 @@ const ADMISSION_RULES: &[Rule] = &[
         description: "The law gives a euro-area bank ten seconds. Read the warnings of the background-worker about account_restoring: the ledger's database does not answer in time, or it refuses a single payment's advance.",
     },
     Rule {
+        name: "RestoredLate",
+        expr: "max(restores_late) > 0",
+        pending_s: 0,
+        severity: Critical,
+        summary: "Customers' accounts were restored more than half a second late within the last hour",
+        description: "The profiles leave half a second to the law's ten seconds. Find the payments and the cause in the runbook: a database that did not answer, locked accounts, or too few processes.",
+    },
+    Rule {
         name: "RecallsOverdue",
         expr: "max by (switch) (recalls_overdue) > 0",
         pending_s: 15,

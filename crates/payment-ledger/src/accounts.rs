@@ -9,6 +9,7 @@ use payment_protocol::money::Money;
 use sqlx::PgConnection;
 
 use crate::group_commit::changes::Posting;
+use crate::row_lock::LockedPayment;
 use crate::{Ledger, LedgerError};
 
 /// An internal account; one per currency.
@@ -263,9 +264,16 @@ pub(crate) struct LockedAccount {
 }
 
 impl LockedAccount {
+    /// Whether the account is the payment's and has its amount.
+    pub(crate) fn can_pay(&self, locked: &LockedPayment) -> bool {
+        self.tenant_id == locked.tenant_id
+            && self.currency == locked.money.currency().code()
+            && self.available_minor >= locked.money.amount_minor()
+    }
+
     /// Follows an entry of the same transaction, so that the next step of the account sees what is left.
     pub(crate) fn follow(&mut self, posting: &Posting, amount_minor: i64) {
-        if posting.kind == "reserve" {
+        if matches!(posting.kind, "reserve" | "collect") {
             self.available_minor = self.available_minor.saturating_sub(amount_minor);
         }
     }

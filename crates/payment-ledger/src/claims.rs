@@ -76,16 +76,11 @@ pub(crate) async fn collect_or_keep(
 ) -> Result<String, LedgerError> {
     let LockedPayment { payment_id, tx_id, money, .. } = locked;
     let key = keys::collect(tx_id);
-    let obstacle = if rules::collects(&locked.facts, &locked.profile) {
-        why_not_payable(tx, locked, *money).await?
-    } else {
-        Some("late settlements of this switch are not collected".into())
-    };
-    match obstacle {
+    match why_not_collected(tx, locked).await? {
         None => {
             writes::record_done(tx, key.as_str(), payment_id).await?;
             collect(tx, locked, key.as_str(), *money).await?;
-            Ok(format!("{money} collected from the customer, whose account had been restored"))
+            Ok(collected_line(*money))
         }
         Some(reason) => {
             let detail = format!("{money} stays on the claims account: {reason}");
@@ -94,6 +89,23 @@ pub(crate) async fn collect_or_keep(
             Ok(detail)
         }
     }
+}
+
+/// Why the amount is not collected from the customer after a late settlement, if so. Locks the account.
+pub(crate) async fn why_not_collected(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+) -> Result<Option<String>, LedgerError> {
+    if rules::collects(&locked.facts, &locked.profile) {
+        why_not_payable(tx, locked, locked.money).await
+    } else {
+        Ok(Some("late settlements of this switch are not collected".into()))
+    }
+}
+
+/// What became of a claim that was collected, in words.
+pub(crate) fn collected_line(money: Money) -> String {
+    format!("{money} collected from the customer, whose account had been restored")
 }
 
 /// Posts the collection of an open claim from the customer under `key`; the caller records the operation.

@@ -42,6 +42,12 @@ impl LedgerTransaction {
         Ok(())
     }
 
+    /// Rolls back, and waits until the locks are given back: a dropped transaction keeps them for another moment.
+    pub(crate) async fn rollback(self) -> Result<(), LedgerError> {
+        self.inner.rollback().await?;
+        Ok(())
+    }
+
     /// Opens an exception unless one of the same kind and origin is open.
     pub(crate) async fn open_exception(
         &mut self,

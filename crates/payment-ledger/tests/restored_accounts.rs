@@ -14,7 +14,7 @@ use payment_ledger::operator::decisions::{DecideError, DecisionRefusedError};
 use payment_ledger::reads::statement::AccountStatementQuery;
 use payment_ledger::steps::accept::NewPayment;
 use payment_ledger::steps::release::ReleaseStepOutcome;
-use payment_ledger::steps::restore::{RestoreOutcome, RestoreRound};
+use payment_ledger::steps::restore::{OverdueRestores, RestoreOutcome, RestoreRound};
 use payment_protocol::SwitchProfile;
 use payment_protocol::action::{Action, Correction};
 use payment_protocol::cancel::VoidReason;
@@ -367,6 +367,53 @@ async fn i24_a_refused_debit_without_its_success_is_no_overdue_restore(pool: PgP
     bank.sql("UPDATE payments SET final_status = NULL, final_status_source = NULL").await;
     bank.sql("ALTER TABLE payments ENABLE TRIGGER USER").await;
     assert_eq!(restore(&bank, &p).await, RestoreOutcome::NotDue);
-    assert_eq!(bank.ledger.overdue_restores().await.unwrap().count, 0);
+    assert_eq!(bank.ledger.overdue_restores().await.unwrap(), OverdueRestores::default());
     assert_eq!(bank.ledger.restore_all_due(Duration::ZERO).await.unwrap(), RestoreRound::default());
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i24_an_account_that_is_restored_late_is_counted_for_an_hour(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let counts = async || {
+        let overdue = bank.ledger.overdue_restores().await.unwrap();
+        (overdue.count, overdue.late)
+    };
+    let p = payment_at(&bank, Stage::Sent, "late").await;
+    bank.sql("UPDATE payments SET restore_due_at = restore_due_at - interval '2 seconds'").await;
+    assert_eq!(counts().await, (1, 0));
+    assert_eq!(restore(&bank, &p).await, RestoreOutcome::Advanced);
+    assert_eq!(counts().await, (0, 1));
+    bank.sql("UPDATE payments SET restore_due_at = restored_at - interval '400 milliseconds'").await;
+    assert_eq!(counts().await, (0, 0));
+}
+
+/// More payments of one account than one transaction restores; each counts towards no limit any more (I29).
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i24_i29_many_payments_of_one_account_are_restored_together(pool: PgPool) {
+    const PAYMENTS: usize = 40;
+    let bank = Bank::new(pool);
+    bank.avoid_midnight().await;
+    let bounds = LimitBounds { per_day_count: Some(100), per_day_minor: None, per_payment_minor: None };
+    bank.ledger
+        .set_limit(&LimitScope::Tenant(tenant()), Currency::EUR, bounds, "ann", "a test")
+        .await
+        .unwrap();
+    let account = bank.open("merchant", FUNDS_MINOR * PAYMENTS as i64).await;
+    for n in 0..PAYMENTS {
+        let order = NewPayment { source_account: account.clone(), ..order(&bank, &format!("k{n}")) };
+        let p = bank.accept(&order).await;
+        bank.advance(&p, Stage::Sent).await;
+    }
+    let used = "SELECT used_minor || ' in ' || used_count FROM limit_days";
+    assert_eq!(bank.words(used).await, ["40000 in 40"]);
+    let round = bank.ledger.restore_all_due(Duration::ZERO).await.unwrap();
+    assert_eq!(round, RestoreRound { restored: PAYMENTS, failed: 0 });
+    assert_eq!(bank.words(used).await, ["0 in 0"]);
+    let shown = bank.ledger.account(&tenant(), &account).await.unwrap().unwrap();
+    assert_eq!(shown.available_minor, FUNDS_MINOR * PAYMENTS as i64);
+    assert_eq!(
+        bank.number("SELECT count(*) FROM outbox WHERE kind = 'transfer_restored'").await,
+        PAYMENTS as i64
+    );
+    bank.audit().await;
 }

@@ -51,6 +51,7 @@ pub(crate) async fn collect(ledger: &Ledger, lag_monitors: &mut [ConsumerLagMoni
     let overdue = ledger.overdue_restores().await?;
     metrics::gauge!("restores_overdue").set(overdue.count as f64);
     metrics::gauge!("restores_overdue_seconds").set(overdue.oldest_s as f64);
+    metrics::gauge!("restores_late").set(overdue.late as f64);
     for claims in ledger.claims_by_switch().await? {
         let (switch, currency) = (claims.switch, claims.currency);
         metrics::gauge!("claims_open", "switch" => switch.clone(), "currency" => currency.clone())

@@ -157,6 +157,11 @@ impl StateEvent {
         Self::of_kind(locked, kind, state).map(Some)
     }
 
+    /// That the customer's account was restored.
+    pub(crate) fn restored(locked: &LockedPayment) -> Result<Self, LedgerError> {
+        Self::of_kind(locked, EventKind::TransferRestored, locked.state_while_compensated())
+    }
+
     fn of_kind(locked: &LockedPayment, kind: EventKind, state: PaymentState) -> Result<Self, LedgerError> {
         let body = TransferEvent {
             payment_id: locked.payment_id.to_string(),
@@ -169,7 +174,9 @@ impl StateEvent {
             source_account: locked.source_account.to_string(),
             end_to_end_id: locked.end_to_end_id.clone(),
             reason: None,
-            late_settlement: None,
+            // A late settlement without a collection is written one by one.
+            late_settlement: (kind == EventKind::TransferSent && locked.facts.restored)
+                .then_some(Bearer::Customer),
             returned_minor: None,
             returned_total_minor: None,
             credited: None,
@@ -204,17 +211,6 @@ impl StateEvent {
             trace_parent: self.trace_parent.as_deref(),
         }
     }
-}
-
-/// Appends the event that the customer's account was restored; in the transaction that restores it.
-pub(crate) async fn append_restored(
-    tx: &mut PgConnection,
-    locked: &LockedPayment,
-) -> Result<(), LedgerError> {
-    let state = locked.state_while_compensated();
-    let event = StateEvent::of_kind(locked, EventKind::TransferRestored, state)?;
-    outbox::append(tx, event.as_new()).await?;
-    Ok(())
 }
 
 /// A return that was booked.

@@ -25,7 +25,8 @@ pub(crate) struct Changes {
     pub(crate) attempt: Option<NewAttempt>,
     pub(crate) accepted_attempt: Option<AcceptedAttempt>,
     pub(crate) final_status: Option<(FinalStatus, &'static str)>,
-    pub(crate) posting: Option<Posting>,
+    /// The journal entries, in the order in which they are posted.
+    pub(crate) postings: Vec<Posting>,
     /// A line of the timeline, in the state that the payment has or enters.
     pub(crate) line: Option<String>,
     /// A callback to store, with the message to the payment's workflow.
@@ -101,8 +102,10 @@ async fn write_rows(
         .iter()
         .filter_map(|(locked, changes)| Some((*locked, changes.accepted_attempt.as_ref()?)))
         .collect();
-    let postings: Vec<_> =
-        all.iter().filter_map(|(locked, changes)| Some((*locked, changes.posting.as_ref()?))).collect();
+    let postings: Vec<_> = all
+        .iter()
+        .flat_map(|(locked, changes)| changes.postings.iter().map(move |posting| (*locked, posting)))
+        .collect();
     let lines: Vec<_> = all
         .iter()
         .filter_map(|(locked, changes)| {

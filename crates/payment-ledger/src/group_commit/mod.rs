@@ -1,7 +1,7 @@
 //! Group commit: concurrent steps of different payments share their statements and one commit.
 //!
 //! A step joins a group in its plain case only: its row is not locked by others, and nothing but its own payment's facts, its
-//! account and its report decides it. A step whose row is locked waits for one more group: mostly another group has it. Every other case, and every step of a group that fails, runs alone in a transaction of its own:
+//! account and its report decides it. A step whose row or account is locked waits for one more group: mostly another group has it. Every other case, and every step of a group that fails, runs alone in a transaction of its own:
 //! a bad step fails alone, and a step of a group whose COMMIT had no answer finds its own record. So a group changes what a step
 //! costs, and never what it does.
 //!
@@ -114,7 +114,7 @@ trait Waiting: Send {
     fn reads_account(&self) -> bool;
     /// Whether its caller has gone, and repeats the step.
     fn is_abandoned(&self) -> bool;
-    /// Whether the step, whose row is locked, waits for the next group: once.
+    /// Whether the step, whose row or account is locked, waits for the next group: once.
     fn waits_again(&mut self) -> bool;
     /// Decides the step and keeps its outcome; `None` if it must run alone.
     fn decide(&mut self, locked: &LockedPayment, account: Option<&LockedAccount>) -> Option<Changes>;
@@ -274,7 +274,7 @@ async fn run_groups(pool: PgPool, mut running: Running) {
 struct RunGroup {
     /// How many steps were committed.
     committed: usize,
-    /// The steps whose rows were locked.
+    /// The steps whose rows or accounts were locked.
     locked_out: Vec<Box<dyn Waiting>>,
 }
 
@@ -328,9 +328,14 @@ async fn run_group(
             continue;
         }
         let account = accounts.get_mut(locked.source_account.as_str());
+        // Locked by another transaction, or unknown.
+        if step.reads_account() && account.is_none() && step.waits_again() {
+            locked_out.push(step);
+            continue;
+        }
         let Some(changes) = step.decide(locked, account.as_deref()) else { continue };
-        if let (Some(account), Some(posting)) = (account, &changes.posting) {
-            account.follow(posting, locked.money.amount_minor());
+        if let Some(account) = account {
+            changes.postings.iter().for_each(|posting| account.follow(posting, locked.money.amount_minor()));
         }
         decided.push((step, locked, changes));
     }

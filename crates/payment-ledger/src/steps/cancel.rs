@@ -139,13 +139,18 @@ pub(crate) async fn begin_compensation(
     )
     .execute(&mut *tx)
     .await?;
-    let detail = format!("cancelling at the switch: {cause}");
+    let detail = compensation_line(cause);
     // A late cancel attempt must not take the payment out of the operators' queue.
     if facts.state == PaymentState::NeedsOperator {
         writes::append_timeline(tx, payment_id, facts.state, &detail).await
     } else {
         writes::move_to_state(tx, payment_id, PaymentState::Cancelling, &detail).await
     }
+}
+
+/// The line of the timeline when a compensation begins.
+pub(crate) fn compensation_line(cause: &Cause) -> String {
+    format!("cancelling at the switch: {cause}")
 }
 
 /// The first submit attempt of a payment.

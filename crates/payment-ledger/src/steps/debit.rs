@@ -101,6 +101,11 @@ async fn charge_bank(
 /// Debits a hold that the bank bears, then settles the claim or leaves it open, and ends the payment.
 async fn debit_borne_hold(tx: &mut LedgerTransaction, locked: &LockedPayment) -> Result<(), LedgerError> {
     let payment_id = &locked.payment_id;
+    if claims::why_not_collected(tx, locked).await?.is_none() {
+        changes::write(tx, &[(locked, &debit_and_collect(locked))]).await?;
+        writes::end_decisions(tx, payment_id, PaymentState::Settled).await?;
+        return returns::book_kept(tx, locked).await;
+    }
     let key = keys::debit(&locked.tx_id);
     writes::record_done(tx, key.as_str(), payment_id).await?;
     post_debit(tx, locked, key.as_str()).await?;
@@ -166,21 +171,43 @@ pub(crate) async fn late_debit(
 
 /// Posts holding -> escrow, and ends the payment.
 fn debit(locked: &LockedPayment) -> Changes {
-    let currency = locked.money.currency();
     Changes {
         state: Some(PaymentState::Settled),
-        posting: Some(Posting {
-            key: keys::debit(&locked.tx_id),
-            kind: "debit",
-            debit: InternalAccount::Holding.account(currency),
-            credit: InternalAccount::Escrow.account(currency),
-        }),
+        postings: vec![debit_posting(locked)],
         line: Some(format!("transfer sent: {} debited", locked.money)),
         ..Changes::default()
     }
 }
 
-/// A debit in a group: the account is active, and no operator was asked.
+/// Posts holding -> escrow of a hold that the bank bears, and collects the amount from the customer.
+fn debit_and_collect(locked: &LockedPayment) -> Changes {
+    let collect = Posting {
+        key: keys::collect(&locked.tx_id),
+        kind: "collect",
+        debit: locked.source_account.to_string(),
+        credit: InternalAccount::Claims.account(locked.money.currency()),
+    };
+    let collected = claims::collected_line(locked.money);
+    Changes {
+        state: Some(PaymentState::Settled),
+        postings: vec![debit_posting(locked), collect],
+        line: Some(format!("transfer sent, late: {collected}")),
+        ..Changes::default()
+    }
+}
+
+fn debit_posting(locked: &LockedPayment) -> Posting {
+    let currency = locked.money.currency();
+    Posting {
+        key: keys::debit(&locked.tx_id),
+        kind: "debit",
+        debit: InternalAccount::Holding.account(currency),
+        credit: InternalAccount::Escrow.account(currency),
+    }
+}
+
+/// A debit in a group: the account is active, and no operator was asked. One of a hold that the bank bears, if the amount can be
+/// collected.
 struct DebitStep(PaymentId);
 
 impl GroupStep for DebitStep {
@@ -200,15 +227,18 @@ impl GroupStep for DebitStep {
         account: Option<&LockedAccount>,
     ) -> Result<Option<(Changes, DebitOutcome)>, LedgerError> {
         let is_plain = rules::debit(&locked.facts) == DebitRuling::Debit
-            && account.is_some_and(|account| account.is_active)
-            && rules::bearer(&locked.facts) == Bearer::Customer
             && !locked.facts.has_unbooked_return
             && !locked.needed_operator
             && !locked.decision_open;
-        if !is_plain {
-            return Ok(None);
-        }
+        let Some(account) = account.filter(|account| is_plain && account.is_active) else { return Ok(None) };
+        let changes = match rules::bearer(&locked.facts) {
+            Bearer::Customer => debit(locked),
+            Bearer::Bank if rules::collects(&locked.facts, &locked.profile) && account.can_pay(locked) => {
+                debit_and_collect(locked)
+            }
+            Bearer::Bank => return Ok(None),
+        };
         locked.require_hold(Some(HoldStatus::Open))?;
-        Ok(Some((debit(locked), DebitOutcome::Done)))
+        Ok(Some((changes, DebitOutcome::Done)))
     }
 }

@@ -105,12 +105,7 @@ pub(crate) async fn write_cause(
     payment_id: &PaymentId,
     cause: &Cause,
 ) -> Result<(), LedgerError> {
-    let json = serde_json::to_value(cause).map_err(|error| LedgerError::Unreadable {
-        id: payment_id.to_string(),
-        column: "cause",
-        value: error.to_string(),
-    })?;
-    let json = writes::replace_nul_json(json);
+    let json = cause_as_json(cause)?;
     sqlx::query!(
         "UPDATE payments SET cause = coalesce(cause, $2) WHERE payment_id = $1",
         payment_id.as_str(),
@@ -119,4 +114,14 @@ pub(crate) async fn write_cause(
     .execute(&mut *tx)
     .await?;
     Ok(())
+}
+
+/// A cause as it is stored.
+pub(crate) fn cause_as_json(cause: &Cause) -> Result<serde_json::Value, LedgerError> {
+    let json = serde_json::to_value(cause).map_err(|error| LedgerError::Unreadable {
+        id: "a cause".into(),
+        column: "cause",
+        value: error.to_string(),
+    })?;
+    Ok(writes::replace_nul_json(json))
 }

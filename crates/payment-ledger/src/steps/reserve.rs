@@ -190,12 +190,12 @@ fn hold(locked: &LockedPayment, run: &RunId) -> Changes {
     Changes {
         state: Some(PaymentState::Reserved),
         run: Some(run.clone()),
-        posting: Some(Posting {
+        postings: vec![Posting {
             key: keys::reserve(&locked.payment_id),
             kind: "reserve",
             debit: locked.source_account.to_string(),
             credit: InternalAccount::Holding.account(locked.money.currency()),
-        }),
+        }],
         line: Some(format!("transfer pending: {} held", locked.money)),
         ..Changes::default()
     }
