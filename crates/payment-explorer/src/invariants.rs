@@ -51,7 +51,7 @@ invariants! {
     DETERMINISTIC = "I15", "a replay with the same replies makes the same calls";
     /// Checked by [`crate::search`], on the complete graph.
     NO_DEAD_END = "I16", "no dead end: when the faults stop, the payment can still end";
-    RECALL_ONLY_AFTER_REFUSED_DEBIT = "I17", "a recall follows only a debit that the bank refused; a cancel never recalls";
+    RECALL_ONLY_AFTER_REFUSED_DEBIT = "I17", "a recall follows only a debit that the bank refused, and no payment waits for one that takes days; a cancel never recalls";
     STATE_TRANSITION = "I19", "the state changes only along PaymentState::successors()";
     OWN_TRANSFER = "I20", "a cancel or a recall changes only the payment's own transfer";
     DECISION_AFTER_THE_SWITCH = "I21", "no decision is applied against an answer that the switch can give";
@@ -314,7 +314,9 @@ fn recall_follows_a_refused_debit(model: &Model, next: &State) -> bool {
         let progress = model.workflow_at(running.resume, &running.history);
         matches!(&*progress, Progress::Awaits(PortCall::Recall))
     };
-    next.bank.debit_refused || commit_was_lost(model, next) || !running(next).any(recalls)
+    let is_answered_at_once = model.profile().recall_answer_within_s == 0;
+    let may_recall = is_answered_at_once && (next.bank.debit_refused || commit_was_lost(model, next));
+    may_recall || !running(next).any(recalls)
 }
 
 /// The running workflows.
