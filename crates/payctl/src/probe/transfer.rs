@@ -76,6 +76,10 @@ impl Probe {
                     self.records[index].set_status("settled; the switch refused the recall", true);
                     (Yes, format!("offered, and refused for this transfer: {}", reply.excerpt()))
                 }
+                Some("IN_PROCESS" | "PROMISED") => {
+                    self.records[index].set_status("settled; the recall is answered later", true);
+                    (Yes, format!("offered, and answered later: {}", reply.excerpt()))
+                }
                 Some("CANNOT_RECALL") => (No, reply.excerpt()),
                 None if is_not_offered(reply) => (No, reply.excerpt()),
                 _ => (Unknown, inconclusive(reply.excerpt())),

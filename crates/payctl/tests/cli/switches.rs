@@ -105,6 +105,14 @@ async fn a_payctl_probe_measures_recalls_with_a_settled_transfer() {
     assert!(!mock.book().await.to_string().contains("\"SETTLED\""));
     mock.stop().await;
 
+    // The receiving bank answers later, and a second recall would be refused: the money is not back.
+    let mock =
+        MockSwitch::start(Shape { recall_takes_time: true, one_recall: true, ..Shape::default() }, 300).await;
+    let document = parse(&probe(&mock.url, &["--json", "--let-one-settle"]).await.check_failed());
+    assert!(measured(&document).contains(&"recall: yes".into()), "{document}");
+    assert!(document.to_string().contains("settled; the recall is answered later"), "{document}");
+    mock.stop().await;
+
     let shape = Shape { cancel: false, recall: false, ..Shape::default() };
     let mock = MockSwitch::start(shape, 3_600_000).await;
     let document = parse(&probe(&mock.url, &["--json"]).await.check_failed());
