@@ -1,11 +1,8 @@
 //! The ids of the rails (0027): each transfer is sent under an id of its rail's pattern, which the mock switch enforces, and what the
 //! switch says about that id is believed about the payment.
 
-use std::time::Duration;
-
 use serde_json::json;
 use testkit::system::OPENING_MINOR;
-use testkit::wait::until;
 use testkit::{System, SystemOptions, TestCallback};
 
 use crate::kinds::{fednow, pix, rtp, sct_inst, upi};
@@ -62,29 +59,5 @@ async fn s0_6_a_callback_with_the_rails_id_settles_the_payment_and_another_does_
         assert!(system.exceptions(&payment.payment_id).await?.is_empty(), "{name}");
         assert_eq!(system.audit().await?.debited, 1, "{name}");
     }
-    Ok(())
-}
-
-/// Path C: the recall names the transfer by the rail's id, at a switch that knows no other.
-#[tokio::test]
-async fn s0_10_a_recall_names_the_transfer_by_the_rails_id() -> anyhow::Result<()> {
-    let system = System::start("id-recall", fednow().with_profile("sla_ms", 30_000)).await?;
-    system.switch.set_default_behaviour(json!({"callback": {"lose": true}})).await?;
-    let payment = system.pay("5.00").await?;
-    system.wait_for_state(&payment.payment_id, "submitted").await?;
-    let id = system.transfer_name(&payment.payment_id).await?;
-    sqlx::query("UPDATE accounts SET status = 'frozen' WHERE account_id = 'ALICE'")
-        .execute(&system.database.pool)
-        .await?;
-    let settled = || async {
-        Ok((system.switch.transfer_status(&id).await?.as_deref() == Some("SETTLED")).then_some(()))
-    };
-    until("the switch settles the transfer", Duration::from_secs(30), settled).await?;
-    assert_eq!(system.post_callback(&TestCallback::success(&id, 500)).await?, 200);
-    system.wait_for_state(&payment.payment_id, "failed").await?;
-    assert_eq!(system.switch.transfer_status(&id).await?.as_deref(), Some("RETURNED"));
-    assert_eq!(system.switch.request_count(&id, "recall").await?, 1);
-    assert_eq!(system.available().await?, OPENING_MINOR);
-    system.audit().await?;
     Ok(())
 }

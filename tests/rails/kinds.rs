@@ -48,6 +48,7 @@ pub(crate) fn sct_inst() -> SystemOptions {
         ("restore_customer_after_ms", json!(600_000)),
     ];
     let shape = json!({"dedup": false, "refuses_duplicates": true, "reject_codes": "iso",
+        "recall_takes_time": true, "one_recall": true,
         "query_after_ms": FIRST_ASK_AFTER_MS - 500, "decides_within_ms": FIRST_ASK_AFTER_MS});
     rail(Rail::SctInst, &times, shape)
 }
@@ -86,6 +87,7 @@ pub(crate) fn fednow() -> SystemOptions {
         ("attempt_timeout_ms", json!(1_000)),
     ];
     let shape = json!({"dedup": false, "refuses_duplicates": true, "reject_codes": "iso",
+        "recall_takes_time": true,
         "query_after_ms": FIRST_ASK_AFTER_MS - 500, "decides_within_ms": FIRST_ASK_AFTER_MS - 500});
     rail(Rail::FedNow, &times, shape)
 }
@@ -94,7 +96,8 @@ pub(crate) fn fednow() -> SystemOptions {
 pub(crate) fn rtp() -> SystemOptions {
     let times =
         [("sla_ms", json!(1_000)), ("attempt_timeout_ms", json!(1_000)), ("submit_budget_ms", json!(6_500))];
-    let shape = json!({"query": false, "deadline": false, "statement": false, "reject_codes": "iso"});
+    let shape = json!({"query": false, "deadline": false, "statement": false, "reject_codes": "iso",
+        "recall_takes_time": true});
     rail(Rail::Rtp, &times, shape)
 }
 

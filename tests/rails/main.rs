@@ -4,6 +4,7 @@
 mod ids;
 mod kinds;
 mod queries;
+mod recalls;
 mod rejects;
 mod repeats;
 mod restores;

@@ -133,7 +133,8 @@ async fn i27_i28_a_claim_that_cannot_be_collected_stands_and_stops_new_payments(
     Ok(())
 }
 
-/// The law's ten seconds, for every payment, while Temporal is down in the middle. `RESTORES=10000 RESTORES_OUTAGE_S=60` makes it a figure.
+/// The law's ten seconds, for every payment, while Temporal is down in the middle. `RESTORES=10000 RESTORES_OUTAGE_S=60` makes it a figure,
+/// at a rate (`RESTORES_PER_S`) that the machine can carry: an overloaded one is late with everything.
 #[tokio::test]
 async fn i24_every_unconfirmed_account_is_restored_within_ten_seconds_of_the_order() -> anyhow::Result<()> {
     let setting = |name: &str, default: u64| {
@@ -141,6 +142,7 @@ async fn i24_every_unconfirmed_account_is_restored_within_ten_seconds_of_the_ord
             .map_or(Ok(default), |text| text.parse().with_context(|| format!("{name} is no number")))
     };
     let (payments, outage_s) = (setting("RESTORES", 60)?, setting("RESTORES_OUTAGE_S", 12)?);
+    let per_s = setting("RESTORES_PER_S", 20)?.max(1);
     let temporal =
         std::env::var("TEST_TEMPORAL_ADDRESS").context("./dev test sets the address of Temporal")?;
     let proxy = FaultProxy::start(temporal.trim_start_matches("http://")).await?;
@@ -151,8 +153,8 @@ async fn i24_every_unconfirmed_account_is_restored_within_ten_seconds_of_the_ord
         let system = &system;
         async move { system.post_payment(&format!("restored-{n}"), &payment_request("0.01")).await }
     };
-    // Twenty a second, so that the payments are at every stage when Temporal goes.
-    let mut pace = tokio::time::interval(Duration::from_millis(50));
+    // One after the other, so that the payments are at every stage when Temporal goes.
+    let mut pace = tokio::time::interval(Duration::from_millis(1_000 / per_s));
     for n in 0..payments {
         pace.tick().await;
         ensure!(pay(n).await?.status().as_u16() == 201, "payment {n} was not accepted");
@@ -160,7 +162,7 @@ async fn i24_every_unconfirmed_account_is_restored_within_ten_seconds_of_the_ord
             proxy.refuse(true);
             proxy.cut();
         }
-        if n == payments / 2 + outage_s * 20 {
+        if n == payments / 2 + outage_s * per_s {
             proxy.refuse(false);
         }
     }
@@ -176,24 +178,30 @@ async fn i24_every_unconfirmed_account_is_restored_within_ten_seconds_of_the_ord
     };
     until("every account is restored", WITHIN, is_restored).await?;
     proxy.refuse(false);
-    system.wait_until_all_have_ended().await?;
-    let (held, restored, late, longest_ms, settled): (i64, i64, i64, i64, i64) = sqlx::query_as(
+    let (held, restored, late, longest_ms): (i64, i64, i64, i64) = sqlx::query_as(
         "SELECT count(h.payment_id), count(p.restored_at),
                 count(*) FILTER (WHERE p.restored_at > p.accepted_at + interval '10 seconds'),
-                coalesce(max(extract(epoch FROM p.restored_at - p.accepted_at) * 1000), 0)::bigint,
-                count(*) FILTER (WHERE p.state = 'settled')
+                coalesce(max(extract(epoch FROM p.restored_at - p.accepted_at) * 1000), 0)::bigint
          FROM payments p LEFT JOIN holds h USING (payment_id)",
     )
     .fetch_one(&system.database.pool)
     .await?;
     println!(
-        "restored: payments {payments} held {held} restored {restored} later_than_10_s {late} longest_ms {longest_ms} settled_late {settled}"
+        "restored: payments {payments} held {held} restored {restored} later_than_10_s {late} longest_ms {longest_ms}"
     );
     ensure!(held > 0 && restored == held, "{restored} of {held} held amounts were restored");
     ensure!(
         late == 0,
         "{late} accounts were restored later than 10 s after the order, the last one after {longest_ms} ms"
     );
+    // A machine may settle them no faster than they were accepted.
+    let have_ended = || async {
+        let open: i64 = sqlx::query_scalar("SELECT count(*) FROM payments WHERE ended_at IS NULL")
+            .fetch_one(&system.database.pool)
+            .await?;
+        Ok((open == 0).then_some(()))
+    };
+    until("every payment has ended", WITHIN + Duration::from_millis(100 * payments), have_ended).await?;
     system.audit().await?;
     Ok(())
 }
