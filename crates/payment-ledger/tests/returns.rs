@@ -13,9 +13,9 @@ use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::SwitchProfile;
-use payment_protocol::action::Correction;
+use payment_protocol::action::{Action, Correction};
 use payment_protocol::cancel::VoidReason;
-use payment_protocol::cause::Cause;
+use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::drift::{Drift, Tolerance};
 use payment_protocol::facts::RecallRecord;
 use payment_protocol::ids::{EventId, SwitchName};
@@ -273,6 +273,29 @@ async fn i30_a_return_after_an_uncharged_end_is_booked_with_a_late_debit(pool: P
         bank.ledger.confirm(&proposed.decision_id, "Bob", "I agree").await.unwrap();
         assert_eq!(charged(&bank, &p).await, left, "{key}");
     }
+    bank.audit().await;
+}
+
+/// What came back before an uncharged end is one exception: operators who close it have decided what becomes of the money.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i30_a_kept_return_whose_exception_was_closed_is_not_credited_with_a_late_debit(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Sent, "kept").await;
+    return_part(&bank, &p, "kept", 300).await;
+    bank.needs_operator(&p, OperatorReason::QueriesSpent).await;
+    let decision = bank.decide(&p, Action::Release).await;
+    bank.ledger.release_by_decision(&p.id, &decision).await.unwrap();
+    let own = bank.open_exception(&p).await;
+    bank.ledger.close_exception(own, "Ann", "paid out by hand").await.unwrap();
+    bank.ledger.store_callback(&success(&p, &event(&p, "late"))).await.unwrap();
+    let late = bank.open_exception(&p).await;
+    let proposed = bank
+        .ledger
+        .propose_correction(late, Correction::LateDebit, "Ann", "it left", Some("letter 9"))
+        .await
+        .unwrap();
+    bank.ledger.confirm(&proposed.decision_id, "Bob", "I agree").await.unwrap();
+    assert_eq!(charged(&bank, &p).await, 1_000);
     bank.audit().await;
 }
 

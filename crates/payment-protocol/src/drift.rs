@@ -134,7 +134,9 @@ pub fn find_drift(evidence: &PaymentEvidence, tolerance: Tolerance) -> Vec<Drift
     let past_reserve =
         matches!(evidence.state, PaymentState::Reserved | PaymentState::Submitted | PaymentState::Confirmed);
     let released = evidence.hold == Some(HoldStatus::Released);
-    let released_after_leaving = money_left && evidence.debits == 0 && ended && released;
+    // What was charged and came back was not released after it had left.
+    let came_back = evidence.returned_before_s.is_some();
+    let released_after_leaving = money_left && evidence.debits == 0 && ended && released && !came_back;
     let checks = [
         (
             Drift::MissingHold,
@@ -253,6 +255,8 @@ mod tests {
             ("settled, needs an operator", PaymentEvidence { state: S::NeedsOperator, settled: Some(1), settled_for_s: Some(600), ..open() }, vec![]),
             ("debited, not settled",            PaymentEvidence { settled: Some(0), settled_for_s: None, ..consistent() },                   vec![DebitedNotSettled]),
             ("debited, return recorded",        PaymentEvidence { settled: Some(0), settled_for_s: None, is_return_recorded: true, ..consistent() }, vec![]),
+            ("came back after the statement",    PaymentEvidence { debits: 0, hold: Some(HoldStatus::Released), returned_before_s: Some(-1), ..consistent() }, vec![]),
+            ("came back, and is not listed",     PaymentEvidence { debits: 0, hold: Some(HoldStatus::Released), returned_before_s: Some(100_000), ..consistent() }, vec![SettledNotDebited]),
             ("debited after the statement",      PaymentEvidence { settled: Some(0), settled_for_s: None, debited_before_s: Some(-1), ..consistent() }, vec![]),
             ("debited within the grace",         PaymentEvidence { settled: Some(0), settled_for_s: None, debited_before_s: fresh, ..consistent() }, vec![]),
             ("released, settled",          PaymentEvidence { settled: Some(1), settled_for_s: Some(0), ..compensated() },              vec![ReleasedButSettled]),

@@ -31,6 +31,11 @@ pub enum RecallAnswer {
     Promised,
     /// The switch has the recall, and the receiving bank has not answered it.
     Pending,
+    /// The recall has certainly not reached the rail: it may be sent as if it had not been.
+    NotReceived {
+        /// Why.
+        detail: String,
+    },
     /// Any other answer, or none.
     Unknown {
         /// The switch's words, or what happened instead of an answer.
@@ -91,7 +96,7 @@ pub async fn attempt<P: RecallPort>(port: &P, payment: &Payment) -> Result<Recal
         // The money is not back.
         RecallAnswer::Promised => "the receiving bank agreed, and the money is not back".into(),
         RecallAnswer::Pending => "the receiving bank has not answered the recall".into(),
-        RecallAnswer::Unknown { detail } => detail,
+        RecallAnswer::NotReceived { detail } | RecallAnswer::Unknown { detail } => detail,
     };
     // After its retention the switch cannot return the money, and it would never say so.
     if retention_expired(response.first_attempt_age_ms, &payment.profile) {
@@ -133,9 +138,13 @@ impl RecallStatus {
             (RecallAnswer::Refused { .. }, _) => Self::Refused,
             (RecallAnswer::RecallUnsupported, Self::Due | Self::Sent | Self::Pending) => Self::Unsupported,
             (RecallAnswer::Pending, Self::Due | Self::Sent) => Self::Pending,
-            (RecallAnswer::RecallUnsupported | RecallAnswer::Pending | RecallAnswer::Unknown { .. }, _) => {
-                self
-            }
+            (
+                RecallAnswer::RecallUnsupported
+                | RecallAnswer::Pending
+                | RecallAnswer::NotReceived { .. }
+                | RecallAnswer::Unknown { .. },
+                _,
+            ) => self,
         }
     }
 

@@ -120,7 +120,7 @@ pub fn attempt(facts: &Facts, run: &RunId, profile: &SwitchProfile, tried_before
     if facts.cancel_requested {
         return No(NotSent::CustomerCancel);
     }
-    if facts.attempts == 0 && facts.reported_without_attempt {
+    if facts.attempts == 0 && (facts.reported_without_attempt || facts.has_unbooked_return) {
         return No(NotSent::ReportedWithoutAttempt);
     }
     let may_be_second = facts.attempts > 0 || facts.attempts_uncertain || tried_before;

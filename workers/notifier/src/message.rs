@@ -21,7 +21,7 @@ pub(crate) fn message(kind: EventKind, transfer: &TransferEvent) -> String {
         EventKind::TransferSent => match transfer.late_settlement {
             None => "was sent: your account was debited",
             Some(Bearer::Customer) => "was executed late: your account was debited",
-            Some(Bearer::Bank) => "was executed late: your account was not debited, we will contact you",
+            Some(Bearer::Bank) => "was executed: your account was not debited, we will contact you",
         },
         EventKind::TransferReturned => "was returned",
         EventKind::TransferRejected => "was rejected: nothing was charged",

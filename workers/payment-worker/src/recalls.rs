@@ -9,6 +9,7 @@ use std::time::Duration;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::ids::{PaymentId, SwitchName, TxId};
 use payment_protocol::keys;
+use payment_protocol::recall::RecallAnswer;
 use switch_client::SwitchClient;
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +32,7 @@ pub(crate) async fn run(
             tracing::warn!(
                 switch = %switch,
                 error = &error as &dyn std::error::Error,
-                "the payment-worker could not read or record a recall; it tries again"
+                "the payment-worker could not read which recalls are due; it tries again"
             );
         }
         let pause = client.retry_after().unwrap_or(PAUSE).max(PAUSE);
@@ -46,10 +47,17 @@ async fn round(
     stop: &CancellationToken,
 ) -> Result<(), LedgerError> {
     for payment_id in ledger.due_recalls(switch, ROUND).await? {
-        if stop.is_cancelled() || client.retry_after().is_some() {
+        // A rail that takes one recall is not sent it while its circuit is open.
+        if stop.is_cancelled() || !client.permits_submit() {
             break;
         }
-        send(ledger, client, &payment_id).await?;
+        if let Err(error) = send(ledger, client, &payment_id).await {
+            tracing::warn!(
+                payment.id = payment_id.as_str(),
+                error = &error as &dyn std::error::Error,
+                "a recall could not be begun or recorded; the payment-worker goes on with the others"
+            );
+        }
     }
     Ok(())
 }
@@ -57,6 +65,10 @@ async fn round(
 async fn send(ledger: &Ledger, client: &dyn SwitchClient, payment_id: &PaymentId) -> Result<(), LedgerError> {
     let Some(payment) = ledger.begin_recall_after_end(payment_id).await? else { return Ok(()) };
     let session = SwitchSession { ledger, client: Some(client), payment: &payment };
-    let reply = session.recall(&keys::recall(&TxId::derive(payment_id))).await?;
-    ledger.record_recall_answer(payment_id, &reply.answer).await
+    let answer = match session.recall(&keys::recall(&TxId::derive(payment_id))).await {
+        Ok(reply) => reply.answer,
+        // The ledger did not say how the switch calls the transfer.
+        Err(error) => RecallAnswer::NotReceived { detail: error.to_string() },
+    };
+    ledger.record_recall_answer(payment_id, &answer).await
 }

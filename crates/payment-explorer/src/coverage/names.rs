@@ -241,6 +241,7 @@ fn recall_answer(answer: &RecallAnswer) -> &'static str {
         RecallAnswer::RecallUnsupported => "recall answer: unsupported",
         RecallAnswer::Promised => "recall answer: promised",
         RecallAnswer::Pending => "recall answer: pending",
+        RecallAnswer::NotReceived { .. } => "recall answer: not received",
         RecallAnswer::Unknown { .. } => "recall answer: unknown",
     }
 }

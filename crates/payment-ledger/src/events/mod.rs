@@ -124,7 +124,8 @@ pub struct TransferEvent {
     /// Why the payment did not settle, or needs an operator: a stable word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Of a transfer that was executed after the customer's account had been restored: who paid for it.
+    /// Of a transfer that was executed after the customer's account had been restored, or that the account could not be debited for: who
+    /// paid for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_settlement: Option<Bearer>,
     /// Of a return: its amount in minor units.
@@ -263,34 +264,33 @@ pub(crate) async fn append_event(
         value,
     };
     let currency = parse_currency(&row.currency).map_err(|_| unreadable("currency", row.currency.clone()))?;
-    let body =
-        TransferEvent {
-            payment_id: payment_id.to_string(),
-            transaction_id: row.tx_id,
-            tenant_id: row.tenant_id,
-            status: state.as_str().to_owned(),
-            amount: format_major(row.amount_minor, currency),
-            amount_minor: row.amount_minor,
-            currency: row.currency,
-            source_account: row.source_account,
-            end_to_end_id: row.end_to_end_id,
-            reason: match kind {
-                EventKind::TransferPending
-                | EventKind::TransferRestored
-                | EventKind::TransferSent
-                | EventKind::TransferReturned => None,
-                EventKind::TransferNeedsOperator => row.operator_reason,
-                EventKind::TransferRejected
-                | EventKind::TransferFailed
-                | EventKind::TransferTimedOut
-                | EventKind::TransferCancelled => row.cause.or(row.refusal),
-            },
-            late_settlement: (kind == EventKind::TransferSent && row.was_restored)
-                .then_some(if row.has_claim { Bearer::Bank } else { Bearer::Customer }),
-            returned_minor: None,
-            returned_total_minor: None,
-            credited: None,
-        };
+    let body = TransferEvent {
+        payment_id: payment_id.to_string(),
+        transaction_id: row.tx_id,
+        tenant_id: row.tenant_id,
+        status: state.as_str().to_owned(),
+        amount: format_major(row.amount_minor, currency),
+        amount_minor: row.amount_minor,
+        currency: row.currency,
+        source_account: row.source_account,
+        end_to_end_id: row.end_to_end_id,
+        reason: match kind {
+            EventKind::TransferPending
+            | EventKind::TransferRestored
+            | EventKind::TransferSent
+            | EventKind::TransferReturned => None,
+            EventKind::TransferNeedsOperator => row.operator_reason,
+            EventKind::TransferRejected
+            | EventKind::TransferFailed
+            | EventKind::TransferTimedOut
+            | EventKind::TransferCancelled => row.cause.or(row.refusal),
+        },
+        late_settlement: (kind == EventKind::TransferSent && (row.was_restored || row.has_claim))
+            .then_some(if row.has_claim { Bearer::Bank } else { Bearer::Customer }),
+        returned_minor: None,
+        returned_total_minor: None,
+        credited: None,
+    };
     outbox::append(tx, StateEvent::new(kind, &body, row.trace_parent)?.as_new()).await?;
     Ok(())
 }

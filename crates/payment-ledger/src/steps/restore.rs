@@ -298,7 +298,7 @@ async fn restore_locked(
     let outcome = match ruling {
         RestoreRuling::NotDue => return Ok(RestoreOutcome::NotDue),
         RestoreRuling::Advance => {
-            advance(&mut tx, &[locked]).await?;
+            advance_of_account(&mut tx, locked.source_account.as_str(), &[locked]).await?;
             RestoreOutcome::Advanced
         }
         RestoreRuling::Compensate(cause) => {
@@ -321,7 +321,7 @@ fn is_plain_advance(locked: &LockedPayment) -> bool {
         && locked.require_consistent_hold().is_ok()
 }
 
-/// Locks the account, then posts the advances of these payments of it.
+/// Locks the account, before its limits, then posts the advances of these payments of it.
 async fn advance_of_account(
     tx: &mut PgConnection,
     account_id: &str,

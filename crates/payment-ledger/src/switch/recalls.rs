@@ -109,8 +109,10 @@ impl Ledger {
             let line = "the switch is asked to return the money, which is charged to the bank";
             writes::append_internal_timeline(&mut tx, payment_id, locked.facts.state, line).await?;
         }
+        // Read before the commit: after it, a recall that is sent once must be sent.
+        let payment = self.accepted_payment(payment_id).await?;
         tx.commit().await?;
-        self.accepted_payment(payment_id).await.map(Some)
+        Ok(Some(payment))
     }
 
     /// Records the switch's answer to an attempt.
@@ -280,10 +282,20 @@ async fn record(
         return writes::append_internal_timeline(tx, payment_id, state, &line).await;
     };
     let status = recall.status.after(answer);
+    // An answer that comes late, or none, does not hide a decision.
+    let tells = match answer {
+        RecallAnswer::Pending => status == RecallStatus::Pending,
+        RecallAnswer::NotReceived { .. } | RecallAnswer::Unknown { .. } => status.may_be_sent(),
+        RecallAnswer::Recalled
+        | RecallAnswer::Promised
+        | RecallAnswer::Refused { .. }
+        | RecallAnswer::RecallUnsupported => true,
+    };
     sqlx::query!(
         "UPDATE recalls
-         SET status = $2, detail = $3, updated_at = clock_timestamp(),
-             next_attempt_at = CASE WHEN $4 THEN next_attempt_at END,
+         SET status = $2, detail = CASE WHEN $6 THEN $3 ELSE detail END, updated_at = clock_timestamp(),
+             next_attempt_at = CASE WHEN $4 AND $7 THEN coalesce(next_attempt_at, clock_timestamp() + $8 * interval '1 second')
+                                    WHEN $4 THEN next_attempt_at END,
              answer_due_at = CASE WHEN $4 THEN answer_due_at ELSE requested_at + $5 * interval '1 second' END
          WHERE payment_id = $1",
         payment_id.as_str(),
@@ -291,11 +303,14 @@ async fn record(
         &*replace_nul(&line),
         status.may_be_sent(),
         locked.profile.recall_answer_within_s as f64,
+        tells,
+        matches!(answer, RecallAnswer::NotReceived { .. }) && !recall.answer_time_is_over,
+        Duration::from_millis(locked.profile.retry_interval_max_ms).as_secs_f64(),
     )
     .execute(&mut **tx)
     .await?;
     // An attempt without an answer is repeated, for days: its lines would bury the others.
-    if status != recall.status && !matches!(answer, RecallAnswer::Unknown { .. }) {
+    if status != recall.status {
         writes::append_internal_timeline(tx, payment_id, state, &line).await?;
     }
     Ok(())
@@ -309,6 +324,7 @@ fn describe(answer: &RecallAnswer) -> (&'static str, Option<&str>) {
         RecallAnswer::Pending => ("pending", None),
         RecallAnswer::Refused { reason } => ("refused", Some(reason)),
         RecallAnswer::RecallUnsupported => ("unsupported", None),
+        RecallAnswer::NotReceived { detail } => ("not received", Some(detail)),
         RecallAnswer::Unknown { detail } => ("unknown", Some(detail)),
     }
 }

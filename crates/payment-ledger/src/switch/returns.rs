@@ -258,7 +258,8 @@ pub(crate) async fn book_kept(tx: &mut LedgerTransaction, locked: &LockedPayment
          WHERE payment_id = $1 AND switch = $2 AND currency = $3 AND booked_at IS NULL
            AND NOT EXISTS (SELECT FROM exceptions e
                            WHERE e.payment_id = r.payment_id AND e.kind = 'return_differs'
-                             AND e.origin = r.switch || ':' || r.return_id AND e.closed_at IS NOT NULL)
+                             AND e.origin IN (r.switch || ':' || r.return_id, r.payment_id || ':unbooked')
+                             AND e.closed_at IS NOT NULL)
          ORDER BY received_at, return_id",
         locked.payment_id.as_str(),
         locked.profile.switch.as_str(),

@@ -17,6 +17,9 @@ const BODY_BYTES_MAX: usize = 1_024 * crate::client::PAGE_ENTRIES_MAX;
 /// Longest excerpt of a text of the switch, in characters.
 const EXCERPT_CHARS_MAX: usize = 200;
 
+/// Why no response arrived, where the request was certainly not sent.
+pub(super) const NO_CONNECTION: &str = "no connection to the switch";
+
 /// A response of the switch.
 pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
@@ -164,7 +167,7 @@ fn failure(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         "no answer of the switch within the attempt timeout".into()
     } else if error.is_connect() {
-        "no connection to the switch".into()
+        NO_CONNECTION.into()
     } else {
         "the connection to the switch broke".into()
     }

@@ -6,6 +6,7 @@ use reqwest::{Method, StatusCode};
 
 use super::HttpJsonClient;
 use super::address::Address;
+use super::http::NO_CONNECTION;
 use super::map::reason;
 use crate::client::{SwitchReply, TransferRef};
 use crate::http_json::bodies::{RecallAnswerCode, RecallBody};
@@ -36,6 +37,9 @@ impl HttpJsonClient {
         let response = match self.call("recall transfer", Method::POST, &path, Some(key.as_str()), None).await
         {
             Ok(response) => response,
+            Err(detail) if detail == NO_CONNECTION => {
+                return SwitchReply::new(RecallAnswer::NotReceived { detail }, None);
+            }
             Err(detail) => return SwitchReply::new(RecallAnswer::Unknown { detail }, None),
         };
         let is_ours =
@@ -51,6 +55,7 @@ impl HttpJsonClient {
                     RecallAnswer::Unknown { detail: response.excerpt() }
                 }
             },
+            (StatusCode::TOO_MANY_REQUESTS, _) => RecallAnswer::NotReceived { detail: response.excerpt() },
             _ => RecallAnswer::Unknown { detail: response.excerpt() },
         };
         SwitchReply::new(answer, response.switch_now)

@@ -87,7 +87,9 @@ async fn a_retry_after_is_read_from_the_answer_to_any_call() {
             let bytes = bytes[..bytes.len() - cut].to_vec();
             let server = Server::start(vec![Step::Send(bytes)]).await;
             let client = call.client(&server, 30_000);
-            assert_eq!(call.make(&client).await.word, call.unknown_outcome(), "{call:?}");
+            // An answer that does not arrive whole says less than its status.
+            let expected = if cut == 0 { call.not_received_outcome() } else { call.unknown_outcome() };
+            assert_eq!(call.make(&client).await.word, expected, "{call:?}");
             assert!(client.retry_after().is_some() && !client.permits_submit(), "{call:?}");
         }
     }

@@ -122,6 +122,14 @@ impl Call {
     }
 
     /// The outcome if nothing definite was read.
+    /// The outcome of a call that was certainly not carried out: a recall that a rail takes once may then be sent.
+    pub(crate) fn not_received_outcome(self) -> &'static str {
+        match self {
+            Self::Recall | Self::RecallById => "not received",
+            _ => self.unknown_outcome(),
+        }
+    }
+
     pub(crate) fn unknown_outcome(self) -> &'static str {
         match self {
             Self::Submit | Self::SubmitWithoutReferences | Self::Recall | Self::RecallById => "unknown",
@@ -308,6 +316,7 @@ pub(crate) fn recall_word(answer: &RecallAnswer) -> &'static str {
         RecallAnswer::RecallUnsupported => "cannot",
         RecallAnswer::Promised => "promised",
         RecallAnswer::Pending => "pending",
+        RecallAnswer::NotReceived { .. } => "not received",
         RecallAnswer::Unknown { .. } => "unknown",
     }
 }

@@ -48,6 +48,7 @@ fn expected(call: Call, status: u16, body: &str) -> &'static str {
     }
     match call.unknown_outcome() {
         "no answer" if OUR_FAULT.contains(&status) => "our fault",
+        _ if status == 429 => call.not_received_outcome(),
         unknown => unknown,
     }
 }

@@ -202,7 +202,7 @@ async fn an_unreachable_switch_is_no_answer_to_any_call() {
         closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let url = format!("http://{}", closed.local_addr().unwrap());
         let outcome = call.make(&crate::calls::client_with(&url, &serde_json::json!({}))).await;
-        assert_eq!(outcome.word, call.unknown_outcome(), "{call:?}: {outcome:?}");
+        assert_eq!(outcome.word, call.not_received_outcome(), "{call:?}: {outcome:?}");
     }
 }
 
