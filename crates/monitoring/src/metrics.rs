@@ -75,7 +75,7 @@ pub const METRICS: &[MetricEntry] = &[
     entry(&[BackgroundWorker], Gauge, "claims_open_minor", &["switch", "currency"], "minor units", "Total amount of the open claims"),
     entry(&[BackgroundWorker], Gauge, "claims_open_oldest_seconds", &["switch", "currency"], "seconds", "Age of the oldest open claim; 0 if none exists"),
     entry(&[BackgroundWorker], Gauge, "recalls_unfinished", &["switch"], "recalls", "Recalls of ended payments whose answer or promised money is awaited"),
-    entry(&[BackgroundWorker], Gauge, "recalls_overdue", &["switch"], "recalls", "Unfinished recalls whose time is over: for the switch to acknowledge them, for the receiving bank to answer, or for the promised money to come back"),
+    entry(&[BackgroundWorker], Gauge, "recalls_overdue", &["switch"], "recalls", "Unfinished recalls whose time has ended: for the switch to acknowledge them, for the receiving bank to answer, or for the promised money to come back"),
     entry(&[BackgroundWorker], Gauge, "recalls_overdue_seconds", &["switch"], "seconds", "How long the oldest of them has been overdue; 0 if none is"),
     entry(&[PaymentsApi], Gauge, "claims_limit_minor", &["switch"], "minor units", "Open claims of a switch in one currency from which on its new payments are refused, as configured; absent without a limit"),
     entry(&[BackgroundWorker], Gauge, "kill_switches_active", &["target"], "kill switches", "Active kill switches, by target: switch or corridor"),

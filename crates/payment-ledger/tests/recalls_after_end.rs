@@ -83,7 +83,7 @@ async fn s0_10_a_barred_debit_charges_the_bank_and_requests_a_recall_that_takes_
     assert_eq!(bank.exceptions(&p).await, ["debited_to_claims"]);
     assert_eq!(recall(&bank, &p).await.status, RecallStatus::Due);
     let event = "SELECT body ->> 'late_settlement' FROM outbox WHERE kind = 'transfer_sent'";
-    assert_eq!(bank.words(event).await, ["bank"], "the customer is not told of a debit");
+    assert_eq!(bank.words(event).await, ["bank"], "no notification claims a debit");
     // Once, whatever the account's status is then; and nothing is released afterwards.
     bank.unfreeze(&p).await;
     assert_eq!(bank.debit(&p).await, DebitOutcome::Done);

@@ -80,6 +80,11 @@ impl Probe {
                     self.records[index].set_status("settled; the recall is answered later", true);
                     (Yes, format!("offered, and answered later: {}", reply.excerpt()))
                 }
+                // It was recalled before, and takes one recall.
+                None if reply.text("code") == Some("recall_repeated") => {
+                    self.records[index].set_status("settled; the recall is answered later", true);
+                    (Yes, reply.excerpt())
+                }
                 Some("CANNOT_RECALL") => (No, reply.excerpt()),
                 None if is_not_offered(reply) => (No, reply.excerpt()),
                 _ => (Unknown, inconclusive(reply.excerpt())),

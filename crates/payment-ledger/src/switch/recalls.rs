@@ -27,7 +27,7 @@ pub struct SwitchRecalls {
     pub switch: String,
     /// Recalls without a decision, or whose promised money is not back.
     pub unfinished: i64,
-    /// Those whose time is over: for the switch to acknowledge, for the receiving bank to answer, for the money to come back.
+    /// Those whose time has ended: for the switch to acknowledge, for the receiving bank to answer, for the money to come back.
     pub overdue: i64,
     /// How long the oldest of these has been overdue, in seconds.
     pub overdue_oldest_s: i64,
@@ -44,7 +44,7 @@ pub struct RecallView {
     pub attempts: i32,
     /// When the payment ended and the recall was requested.
     pub requested_at: jiff::Timestamp,
-    /// When its time is over.
+    /// When its time ends.
     pub answer_due_at: jiff::Timestamp,
     /// When it last changed.
     pub updated_at: jiff::Timestamp,
@@ -283,7 +283,7 @@ async fn record(
     };
     let status = recall.status.after(answer);
     // An answer that comes late, or none, does not hide a decision.
-    let tells = match answer {
+    let is_effective = match answer {
         RecallAnswer::Pending => status == RecallStatus::Pending,
         RecallAnswer::NotReceived { .. } | RecallAnswer::Unknown { .. } => status.may_be_sent(),
         RecallAnswer::Recalled
@@ -303,7 +303,7 @@ async fn record(
         &*replace_nul(&line),
         status.may_be_sent(),
         locked.profile.recall_answer_within_s as f64,
-        tells,
+        is_effective,
         matches!(answer, RecallAnswer::NotReceived { .. }) && !recall.answer_time_is_over,
         Duration::from_millis(locked.profile.retry_interval_max_ms).as_secs_f64(),
     )

@@ -141,7 +141,7 @@ impl Records<'_> {
     }
 }
 
-/// Whether an entry of this kind may be of a part of the amount: of what came back, or of what is left of a claim after it.
+/// Whether an entry of this kind may be smaller than the amount: a return, or the rest of a claim after one.
 fn may_be_a_part(kind: &str) -> bool {
     matches!(kind, "return" | "return_credit" | "collect" | "write_off")
 }
