@@ -195,13 +195,7 @@ async fn i24_every_unconfirmed_account_is_restored_within_ten_seconds_of_the_ord
         "{late} accounts were restored later than 10 s after the order, the last one after {longest_ms} ms"
     );
     // A machine may settle them no faster than they were accepted.
-    let have_ended = || async {
-        let open: i64 = sqlx::query_scalar("SELECT count(*) FROM payments WHERE ended_at IS NULL")
-            .fetch_one(&system.database.pool)
-            .await?;
-        Ok((open == 0).then_some(()))
-    };
-    until("every payment has ended", WITHIN + Duration::from_millis(100 * payments), have_ended).await?;
+    system.wait_until_all_have_ended_within(WITHIN + Duration::from_millis(100 * payments)).await?;
     system.audit().await?;
     Ok(())
 }

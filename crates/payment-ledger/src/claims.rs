@@ -75,20 +75,28 @@ pub(crate) async fn collect_or_keep(
     locked: &LockedPayment,
 ) -> Result<String, LedgerError> {
     let LockedPayment { payment_id, tx_id, money, .. } = locked;
-    let key = keys::collect(tx_id);
     match why_not_collected(tx, locked).await? {
         None => {
+            let key = keys::collect(tx_id);
             writes::record_done(tx, key.as_str(), payment_id).await?;
             collect(tx, locked, key.as_str(), *money).await?;
             Ok(collected_line(*money))
         }
-        Some(reason) => {
-            let detail = format!("{money} stays on the claims account: {reason}");
-            tx.open_exception(Some(payment_id), ExceptionKind::DebitedToClaims, key.as_str(), &detail)
-                .await?;
-            Ok(detail)
-        }
+        Some(reason) => keep(tx, locked, &reason).await,
     }
+}
+
+/// Leaves the claim to operators, with an exception. Returns in words what became of it.
+pub(crate) async fn keep(
+    tx: &mut LedgerTransaction,
+    locked: &LockedPayment,
+    reason: &str,
+) -> Result<String, LedgerError> {
+    let LockedPayment { payment_id, tx_id, money, .. } = locked;
+    let key = keys::collect(tx_id);
+    let detail = format!("{money} stays on the claims account: {reason}");
+    tx.open_exception(Some(payment_id), ExceptionKind::DebitedToClaims, key.as_str(), &detail).await?;
+    Ok(detail)
 }
 
 /// Why the amount is not collected from the customer after a late settlement, if so. Locks the account.

@@ -120,7 +120,7 @@ pub fn attempt(facts: &Facts, run: &RunId, profile: &SwitchProfile, tried_before
     if facts.cancel_requested {
         return No(NotSent::CustomerCancel);
     }
-    if facts.attempts == 0 && (facts.reported_without_attempt || facts.has_unbooked_return) {
+    if facts.attempts == 0 && is_reported_unexpectedly(facts) {
         return No(NotSent::ReportedWithoutAttempt);
     }
     let may_be_second = facts.attempts > 0 || facts.attempts_uncertain || tried_before;
@@ -246,7 +246,13 @@ fn money_report(
 /// by a return of money that was not charged. What the switch says afterwards is then for operators.
 #[must_use]
 pub fn has_doubtful_success(facts: &Facts) -> bool {
-    facts.confirmation_mismatch || facts.reported_without_attempt || facts.has_unbooked_return
+    facts.confirmation_mismatch || is_reported_unexpectedly(facts)
+}
+
+/// Whether the switch has shown that it had the transfer, by a report without a recorded attempt or by a return of money that was not
+/// charged.
+fn is_reported_unexpectedly(facts: &Facts) -> bool {
+    facts.reported_without_attempt || facts.has_unbooked_return
 }
 
 /// Rules on a final reject, in the answer to an attempt or in a callback; `None` if the profile does not believe it, or nothing was
@@ -304,8 +310,7 @@ pub fn begins_cancel(facts: &Facts) -> bool {
 /// reported one nor returned money of it. The only case that releases without an answer of the switch.
 #[must_use]
 pub fn never_sent(facts: &Facts) -> bool {
-    let is_reported = facts.reported_without_attempt || facts.has_unbooked_return;
-    facts.attempts == 0 && !facts.attempts_uncertain && !is_reported
+    facts.attempts == 0 && !facts.attempts_uncertain && !is_reported_unexpectedly(facts)
 }
 
 /// Ruling on a debit.

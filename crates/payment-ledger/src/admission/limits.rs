@@ -2,7 +2,7 @@
 //! payment, release gives its share released. Without a limit no row is locked.
 
 use iso_currency::Currency;
-use payment_protocol::ids::{AccountId, PaymentId, TenantId};
+use payment_protocol::ids::{AccountId, TenantId};
 use sqlx::PgConnection;
 
 use crate::operator::decisions::{DecideError, validate_operator_and_reason};
@@ -247,16 +247,19 @@ async fn count_use(
     Ok(())
 }
 
-/// Subtracts a released payment from the daily use of its limits. The caller has locked the account's row.
-pub(crate) async fn release_use(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
+/// Subtracts released payments of one account from the daily use of its limits. The caller has locked the account's row.
+pub(crate) async fn release_uses(tx: &mut PgConnection, payment_ids: &[&str]) -> Result<(), LedgerError> {
     sqlx::query!(
         "WITH released AS (
-             UPDATE limit_uses SET released_at = clock_timestamp() WHERE payment_id = $1 AND released_at IS NULL
-             RETURNING scope, scope_id, currency, day, amount_minor)
-         UPDATE limit_days d SET used_minor = d.used_minor - released.amount_minor, used_count = d.used_count - 1
-         FROM released
-         WHERE (d.scope, d.scope_id, d.currency, d.day) = (released.scope, released.scope_id, released.currency, released.day)",
-        payment_id.as_str(),
+             UPDATE limit_uses SET released_at = clock_timestamp() WHERE payment_id = ANY ($1) AND released_at IS NULL
+             RETURNING scope, scope_id, currency, day, amount_minor),
+         released_day AS (
+             SELECT scope, scope_id, currency, day, sum(amount_minor)::bigint AS amount_minor, count(*) AS uses
+             FROM released GROUP BY scope, scope_id, currency, day)
+         UPDATE limit_days d SET used_minor = d.used_minor - r.amount_minor, used_count = d.used_count - r.uses
+         FROM released_day r
+         WHERE (d.scope, d.scope_id, d.currency, d.day) = (r.scope, r.scope_id, r.currency, r.day)",
+        payment_ids as &[&str],
     )
     .execute(tx)
     .await?;

@@ -101,15 +101,15 @@ async fn charge_bank(
 /// Debits a hold that the bank bears, then settles the claim or leaves it open, and ends the payment.
 async fn debit_borne_hold(tx: &mut LedgerTransaction, locked: &LockedPayment) -> Result<(), LedgerError> {
     let payment_id = &locked.payment_id;
-    if claims::why_not_collected(tx, locked).await?.is_none() {
+    let Some(reason) = claims::why_not_collected(tx, locked).await? else {
         changes::write(tx, &[(locked, &debit_and_collect(locked))]).await?;
         writes::end_decisions(tx, payment_id, PaymentState::Settled).await?;
         return returns::book_kept(tx, locked).await;
-    }
+    };
     let key = keys::debit(&locked.tx_id);
     writes::record_done(tx, key.as_str(), payment_id).await?;
     post_debit(tx, locked, key.as_str()).await?;
-    let detail = claims::collect_or_keep(tx, locked).await?;
+    let detail = claims::keep(tx, locked, &reason).await?;
     let line = format!("transfer sent, late: {detail}");
     writes::move_to_state(tx, payment_id, PaymentState::Settled, &line).await?;
     returns::book_kept(tx, locked).await

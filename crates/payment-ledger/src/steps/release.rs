@@ -96,7 +96,7 @@ pub(crate) async fn release_hold(
         },
     )
     .await?;
-    limits::release_use(tx, payment_id).await
+    limits::release_uses(tx, &[payment_id.as_str()]).await
 }
 
 /// Records the cause of the compensation; the first one is kept.

@@ -15,6 +15,7 @@ use sqlx::PgConnection;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::accounts::InternalAccount;
+use crate::admission::limits;
 use crate::events::StateEvent;
 use crate::row_lock::{LockedPayment, lock_payment, lock_unlocked};
 use crate::steps::cancel::{begin_compensation, compensation_line};
@@ -137,14 +138,14 @@ impl Ledger {
     async fn restore_account(&self, account_id: &str, payments: &[PaymentId]) -> AccountStep {
         let mut step = AccountStep::default();
         for batch in payments.chunks(BATCH) {
-            let advanced = match self.advance_unlocked(account_id, batch).await {
+            let (advanced, alone) = match self.advance_unlocked(account_id, batch).await {
                 Ok(advanced) => advanced,
                 Err(error) if error.is_lock_timeout() => return AccountStep { is_locked: true, ..step },
                 // One of them may be the cause: each alone.
-                Err(_) => HashSet::new(),
+                Err(_) => (0, batch.to_vec()),
             };
-            step.restored += advanced.len();
-            for payment_id in batch.iter().filter(|id| !advanced.contains(*id)) {
+            step.restored += advanced;
+            for payment_id in &alone {
                 match self.restore_unlocked(payment_id).await {
                     Ok(is_restored) => step.restored += usize::from(is_restored),
                     Err(error) if error.is_lock_timeout() => return AccountStep { is_locked: true, ..step },
@@ -163,23 +164,30 @@ impl Ledger {
         step
     }
 
-    /// Posts the advances of those of the payments that no other transaction has locked, in one transaction. Those that are not returned
-    /// are locked, or need something else than an advance.
+    /// Posts the advances of those of the payments that no other transaction has locked, in one transaction. Returns their number, and the
+    /// payments whose restore is something else, or must fail alone.
     async fn advance_unlocked(
         &self,
         account_id: &str,
         payments: &[PaymentId],
-    ) -> Result<HashSet<PaymentId>, LedgerError> {
+    ) -> Result<(usize, Vec<PaymentId>), LedgerError> {
         let mut tx = self.begin_in_round().await?;
         let ids: Vec<String> = payments.iter().map(PaymentId::to_string).collect();
         let locked = lock_unlocked(&mut tx, &ids, &[]).await?;
-        let due: Vec<_> = locked.iter().filter(|locked| is_plain_advance(locked)).collect();
-        if let Err(error) = advance_of_account(&mut tx, account_id, &due).await {
-            tx.rollback().await?;
-            return Err(error);
+        let (plain, alone): (Vec<_>, Vec<_>) = locked
+            .iter()
+            .filter(|locked| locked.restore_is_due && rules::restore(&locked.facts) != RestoreRuling::NotDue)
+            .partition(|locked| is_plain_advance(locked));
+        let result = advance_of_account(&mut tx, account_id, &plain).await;
+        // The others are restored by other connections, which must find them unlocked.
+        match result {
+            Ok(()) => tx.commit().await?,
+            Err(error) => {
+                tx.rollback().await?;
+                return Err(error);
+            }
         }
-        tx.commit().await?;
-        Ok(due.iter().map(|locked| locked.payment_id.clone()).collect())
+        Ok((plain.len(), alone.iter().map(|locked| locked.payment_id.clone()).collect()))
     }
 
     /// As [`Ledger::restore`], unless another transaction has locked the payment. Returns whether the account was restored.
@@ -316,9 +324,7 @@ async fn restore_locked(
 
 /// Whether the payment is to be advanced, and nothing speaks against doing so together with others.
 fn is_plain_advance(locked: &LockedPayment) -> bool {
-    locked.restore_is_due
-        && rules::restore(&locked.facts) == RestoreRuling::Advance
-        && locked.require_consistent_hold().is_ok()
+    rules::restore(&locked.facts) == RestoreRuling::Advance && locked.require_consistent_hold().is_ok()
 }
 
 /// Locks the account, before its limits, then posts the advances of these payments of it.
@@ -337,7 +343,7 @@ async fn advance_of_account(
 }
 
 /// Posts claims -> source of each payment and begins its compensation, so that no further attempt is sent; in one statement for the
-/// ledger's tables and one for the outbox. The amounts count towards no limit any more.
+/// ledger's tables, one for the limits and one for the outbox. The amounts count towards no limit any more.
 async fn advance(tx: &mut PgConnection, all: &[&LockedPayment]) -> Result<(), LedgerError> {
     let mut lines = Vec::new();
     let mut events = Vec::new();
@@ -385,17 +391,7 @@ async fn advance(tx: &mut PgConnection, all: &[&LockedPayment]) -> Result<(), Le
                FROM unnest($4::text[], $1::text[], $5::text[], $6::text[], $7::bigint[], $8::text[])
                         AS c (operation_key, payment_id, claims, account, amount_minor, currency)),
            line AS (
-               INSERT INTO timeline (payment_id, state, detail) SELECT * FROM unnest($9::text[], $10::text[], $11::text[])),
-           released AS (
-               UPDATE limit_uses SET released_at = clock_timestamp() WHERE payment_id = ANY ($1) AND released_at IS NULL
-               RETURNING scope, scope_id, currency, day, amount_minor),
-           released_day AS (
-               SELECT scope, scope_id, currency, day, sum(amount_minor)::bigint AS amount_minor, count(*) AS uses
-               FROM released GROUP BY scope, scope_id, currency, day),
-           limit_day AS (
-               UPDATE limit_days d SET used_minor = d.used_minor - r.amount_minor, used_count = d.used_count - r.uses
-               FROM released_day r
-               WHERE (d.scope, d.scope_id, d.currency, d.day) = (r.scope, r.scope_id, r.currency, r.day))
+               INSERT INTO timeline (payment_id, state, detail) SELECT * FROM unnest($9::text[], $10::text[], $11::text[]))
            SELECT (SELECT count(*) FROM payment) AS "payments!""#,
         &ids as &[&str],
         &states as &[&str],
@@ -414,6 +410,7 @@ async fn advance(tx: &mut PgConnection, all: &[&LockedPayment]) -> Result<(), Le
     if written != all.len() as i64 {
         return Err(LedgerError::Unavailable(sqlx::Error::RowNotFound));
     }
+    limits::release_uses(tx, &ids).await?;
     let events: Vec<_> = events.iter().map(StateEvent::as_new).collect();
     outbox::append_all(tx, &events).await?;
     Ok(())

@@ -194,7 +194,7 @@ impl<'a> From<&'a Callback> for ReceivedReport<'a> {
 pub(super) enum Received {
     /// It is about this payment.
     New(Box<LockedPayment>),
-    /// It is about no payment: an exception is open.
+    /// It is about no payment, or about one of another switch: an exception is open.
     Unknown,
     /// Nothing was stored.
     Before(StoreCallbackOutcome),
@@ -237,6 +237,26 @@ pub(super) async fn receive(
         report.status, report.reference
     );
     tx.open_exception(None, ExceptionKind::CallbackForUnknownPayment, &origin, &detail).await?;
+    Ok(Received::Unknown)
+}
+
+/// As [`receive`], for a report that only the payment's own switch can make. `reported`: the report in words, for the exception of another.
+pub(super) async fn receive_from_own_switch(
+    tx: &mut LedgerTransaction,
+    report: &ReceivedReport<'_>,
+    tx_id: Option<&TxId>,
+    reported: &str,
+) -> Result<Received, LedgerError> {
+    let received = receive(tx, report, tx_id).await?;
+    let switch = report.switch;
+    let Received::New(locked) = &received else { return Ok(received) };
+    if *switch == locked.profile.switch {
+        return Ok(received);
+    }
+    let origin = format!("{switch}:{}", report.event_id);
+    let detail = format!("another switch than the payment's, {switch}, {reported}");
+    let kind = ExceptionKind::CallbackFromOtherSwitch;
+    tx.open_exception(Some(&locked.payment_id), kind, &origin, &detail).await?;
     Ok(Received::Unknown)
 }
 

@@ -5,13 +5,12 @@
 use std::time::Duration;
 
 use payment_protocol::Payment;
-use payment_protocol::exception::ExceptionKind;
 use payment_protocol::ids::{EventId, PaymentId, SwitchName};
 use payment_protocol::recall::{RecallAnswer, RecallReport, RecallStatus};
 use postgres_kit::text::replace_nul;
 use sqlx::PgConnection;
 
-use super::callbacks::{Received, ReceivedReport, StoreCallbackOutcome, receive};
+use super::callbacks::{Received, ReceivedReport, StoreCallbackOutcome, receive_from_own_switch};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::stored_id::read_id;
 use crate::transaction::LedgerTransaction;
@@ -155,19 +154,12 @@ impl Ledger {
         };
         let tx_id = self.named_transaction(switch, &report.reference).await?;
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
-        let outcome = match receive(&mut tx, &received, tx_id.as_ref()).await? {
+        let reported = format!("answered a recall: {word}");
+        let outcome = match receive_from_own_switch(&mut tx, &received, tx_id.as_ref(), &reported).await? {
             Received::Before(outcome) => outcome,
             Received::Unknown => StoreCallbackOutcome::New(None),
-            Received::New(locked) if *switch == locked.profile.switch => {
-                record(&mut tx, &locked, &report.answer).await?;
-                StoreCallbackOutcome::New(None)
-            }
             Received::New(locked) => {
-                let origin = format!("{switch}:{event_id}");
-                let detail =
-                    format!("another switch than the payment's, {switch}, answered a recall: {word}");
-                let kind = ExceptionKind::CallbackFromOtherSwitch;
-                tx.open_exception(Some(&locked.payment_id), kind, &origin, &detail).await?;
+                record(&mut tx, &locked, &report.answer).await?;
                 StoreCallbackOutcome::New(None)
             }
         };

@@ -12,7 +12,7 @@ use payment_protocol::rules::Bearer;
 use postgres_kit::text::replace_nul;
 use sqlx::PgConnection;
 
-use super::callbacks::{Received, ReceivedReport, StoreCallbackOutcome, receive};
+use super::callbacks::{Received, ReceivedReport, StoreCallbackOutcome, receive, receive_from_own_switch};
 use super::final_status::describe_posting;
 use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::charged::{account_of, postings};
@@ -82,19 +82,12 @@ impl Ledger {
         };
         let tx_id = self.named_transaction(received.switch, received.reference).await?;
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
-        let outcome = match receive(&mut tx, &received, tx_id.as_ref()).await? {
+        let reported = "reported where the money is";
+        let outcome = match receive_from_own_switch(&mut tx, &received, tx_id.as_ref(), reported).await? {
             Received::Before(outcome) => outcome,
-            Received::New(locked) if *switch == locked.profile.switch => {
+            Received::New(locked) => {
                 let line = format!("the switch reports: {}", describe_posting(report.posting));
                 writes::append_timeline(&mut tx, &locked.payment_id, locked.facts.state, &line).await?;
-                StoreCallbackOutcome::New(None)
-            }
-            Received::New(locked) => {
-                let origin = format!("{switch}:{event_id}");
-                let detail =
-                    format!("another switch than the payment's, {switch}, reported where the money is");
-                let kind = ExceptionKind::CallbackFromOtherSwitch;
-                tx.open_exception(Some(&locked.payment_id), kind, &origin, &detail).await?;
                 StoreCallbackOutcome::New(None)
             }
             Received::Unknown => StoreCallbackOutcome::New(None),

@@ -85,7 +85,15 @@ impl System {
     /// If a payment is still open after the time limit; the error has the timelines of the open payments and the end of the
     /// worker's log.
     pub async fn wait_until_all_have_ended(&self) -> anyhow::Result<()> {
-        let ended = until("every payment has ended", WITHIN, || async {
+        self.wait_until_all_have_ended_within(WITHIN).await
+    }
+
+    /// As [`System::wait_until_all_have_ended`], with another time limit.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn wait_until_all_have_ended_within(&self, limit: Duration) -> anyhow::Result<()> {
+        let ended = until("every payment has ended", limit, || async {
             let open: i64 = sqlx::query_scalar("SELECT count(*) FROM payments WHERE ended_at IS NULL")
                 .fetch_one(&self.database.pool)
                 .await?;
