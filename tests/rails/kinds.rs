@@ -53,7 +53,7 @@ pub(crate) fn sct_inst() -> SystemOptions {
     rail(Rail::SctInst, &times, shape)
 }
 
-/// The customer's account is restored this long after the receipt of the order, in milliseconds; in place of 9.5 s.
+/// The customer's account is restored this long after the receipt of the order, in milliseconds; in place of 9 s.
 pub(crate) const RESTORED_AFTER_MS: u64 = 6_000;
 
 /// SEPA Instant, where the customer's account is restored while the switch says nothing: it decides only when the test lets it.

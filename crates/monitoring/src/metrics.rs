@@ -69,7 +69,7 @@ pub const METRICS: &[MetricEntry] = &[
     entry(&[BackgroundWorker], Gauge, "internal_account_balance_minor", &["account", "currency"], "minor units", "Balance of each internal account of the bank, such as holding (reserved amounts) and escrow (debited and not returned)"),
     entry(&[BackgroundWorker], Gauge, "restores_overdue", &[], "payments", "Payments whose customer's account was due to be restored and is not"),
     entry(&[BackgroundWorker], Gauge, "restores_overdue_seconds", &[], "seconds", "Longest time that the restore of a customer's account has been overdue; 0 without one"),
-    entry(&[BackgroundWorker], Gauge, "restores_late", &[], "payments", "Accounts restored within the last hour, more than half a second after they were due"),
+    entry(&[BackgroundWorker], Gauge, "restores_late", &[], "payments", "Accounts restored within the last hour, more than a second after they were due"),
     entry(&[BackgroundWorker, PaymentWorker], Counter, "accounts_restored_total", &[], "payments", "Customers' accounts that the process restored without a confirmation in time"),
     entry(&[BackgroundWorker], Gauge, "claims_open", &["switch", "currency"], "claims", "Open claims of the bank by the switch of their payments: advances to customers, and money that left and was debited from no customer"),
     entry(&[BackgroundWorker], Gauge, "claims_open_minor", &["switch", "currency"], "minor units", "Total amount of the open claims"),

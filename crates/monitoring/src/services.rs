@@ -294,8 +294,8 @@ const ADMISSION_RULES: &[Rule] = &[
         expr: "max(restores_late) > 0",
         pending_s: 0,
         severity: Critical,
-        summary: "Customers' accounts were restored more than half a second late within the last hour",
-        description: "The profiles leave half a second to the law's ten seconds. Find the payments and the cause in the runbook: a database that did not answer, locked accounts, or too few processes.",
+        summary: "Customers' accounts were restored more than a second late within the last hour",
+        description: "The profiles leave a second to the law's ten seconds. Find the payments and the cause in the runbook: a database that did not answer, locked accounts, or too few processes.",
     },
     Rule {
         name: "RecallsOverdue",

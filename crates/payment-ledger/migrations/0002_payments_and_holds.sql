@@ -102,8 +102,8 @@ CREATE INDEX payments_by_end_to_end_id ON payments (tenant_id, end_to_end_id) WH
 CREATE INDEX payments_to_restore ON payments (restore_due_at, payment_id)
     WHERE restore_due_at IS NOT NULL AND restored_at IS NULL AND ended_at IS NULL
       AND state NOT IN ('accepted', 'started') AND final_status IS DISTINCT FROM 'settled';
--- Restores that were later than the half second that a profile leaves for them.
-CREATE INDEX payments_restored_late ON payments (restored_at) WHERE restored_at - restore_due_at > interval '500 milliseconds';
+-- Restores that were later than the second that a profile leaves for them.
+CREATE INDEX payments_restored_late ON payments (restored_at) WHERE restored_at - restore_due_at > interval '1 second';
 -- Found after commits may have been lost: these may have taken a lost attempt for a transfer that was never sent.
 CREATE INDEX payments_ended_without_attempt ON payments (ended_at) WHERE attempts = 0 AND ended_at IS NOT NULL;
 -- A switch without references has one unfinished transfer per destination account at a time.

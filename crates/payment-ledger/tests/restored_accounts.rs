@@ -383,7 +383,7 @@ async fn i24_an_account_that_is_restored_late_is_counted_for_an_hour(pool: PgPoo
     assert_eq!(counts().await, (1, 0));
     assert_eq!(restore(&bank, &p).await, RestoreOutcome::Advanced);
     assert_eq!(counts().await, (0, 1));
-    bank.sql("UPDATE payments SET restore_due_at = restored_at - interval '400 milliseconds'").await;
+    bank.sql("UPDATE payments SET restore_due_at = restored_at - interval '900 milliseconds'").await;
     assert_eq!(counts().await, (0, 0));
 }
 

@@ -71,7 +71,7 @@ pub struct OverdueRestores {
     pub count: i64,
     /// How long the oldest has been due, in seconds.
     pub oldest_s: i64,
-    /// Accounts restored within the last hour, more than half a second after they were due.
+    /// Accounts restored within the last hour, more than a second after they were due.
     pub late: i64,
 }
 
@@ -256,7 +256,7 @@ impl Ledger {
             r#"SELECT count(*) AS "count!",
                       coalesce(extract(epoch FROM statement_timestamp() - min(p.restore_due_at)), 0)::bigint AS "oldest_s!",
                       (SELECT count(*) FROM payments l
-                       WHERE l.restored_at - l.restore_due_at > interval '500 milliseconds'
+                       WHERE l.restored_at - l.restore_due_at > interval '1 second'
                          AND l.restored_at > statement_timestamp() - interval '1 hour') AS "late!"
                FROM payments p
                WHERE p.restore_due_at <= statement_timestamp()
