@@ -24,10 +24,12 @@ pub struct SwitchTransfer {
     pub currency: Option<String>,
 }
 
-/// All transfers of the switch.
+/// A page of the transfers of the switch.
 #[derive(Debug, Deserialize)]
-struct TransferList {
+struct TransferPage {
     transfers: Vec<SwitchTransfer>,
+    /// `after` of the next page; `None` if this is the last one.
+    next: Option<i64>,
 }
 
 /// Everything the switch has recorded under one reference.
@@ -125,14 +127,20 @@ impl SwitchAdmin {
         self.post(&format!("/admin/transfers/{reference}/callback"), &callback).await
     }
 
-    /// All transfers, 10,000 at most.
+    /// All transfers, read in pages.
     ///
     /// # Errors
     /// If the switch does not answer with success.
     pub async fn transfers(&self) -> anyhow::Result<Vec<SwitchTransfer>> {
-        let url = format!("{}/admin/book?limit=10000", self.url);
-        let list: TransferList = self.http.get(url).send().await?.error_for_status()?.json().await?;
-        Ok(list.transfers)
+        let mut transfers = Vec::new();
+        let mut after = Some(0);
+        while let Some(id) = after {
+            let url = format!("{}/admin/book?limit=10000&after={id}", self.url);
+            let page: TransferPage = self.http.get(url).send().await?.error_for_status()?.json().await?;
+            transfers.extend(page.transfers);
+            after = page.next;
+        }
+        Ok(transfers)
     }
 
     /// Status of one transfer; `None` if the switch has no row under this reference.
