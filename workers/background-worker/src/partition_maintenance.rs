@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use monitoring::background_task::BackgroundTask;
+use postgres_kit::deletion::DELETED_MAX;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +27,7 @@ pub(crate) async fn run(pool: &PgPool, options: &BackgroundWorkerOptions, stop: 
                 "the background task partition_maintenance could not delete old published outbox events; its next round tries again"
             );
         }
-        partitions.and(events).map(|()| RoundOutcome::Idle)
+        partitions.and(events)
     })
     .await;
 }
@@ -49,7 +50,7 @@ async fn maintain_partitions(pool: &PgPool) -> Result<()> {
     Ok(())
 }
 
-async fn prune_events(pool: &PgPool, retention: Duration) -> Result<()> {
+async fn prune_events(pool: &PgPool, retention: Duration) -> Result<RoundOutcome> {
     let deleted = outbox::retention::prune_published(pool, retention)
         .await
         .context("published outbox events were not deleted")?;
@@ -59,5 +60,5 @@ async fn prune_events(pool: &PgPool, retention: Duration) -> Result<()> {
             "the background task partition_maintenance deleted published outbox events beyond their retention"
         );
     }
-    Ok(())
+    Ok(if deleted < DELETED_MAX { RoundOutcome::Idle } else { RoundOutcome::MoreWork })
 }
