@@ -95,7 +95,7 @@ $$;
 CREATE TRIGGER journal_moves_returned AFTER INSERT ON journal
     FOR EACH ROW WHEN (NEW.kind IN ('return', 'return_credit')) EXECUTE FUNCTION move_returned();
 
--- Every other change of a balance, a hold or a claim is refused, whichever role makes it.
+-- Every other change of a balance, a hold, a claim or what came back is refused, whichever role makes it.
 CREATE FUNCTION refuse_direct_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION '% changes by journal entries only: % refused', TG_ARGV[0], TG_OP USING ERRCODE = 'restrict_violation';
@@ -110,6 +110,10 @@ CREATE TRIGGER holds_follow_journal BEFORE INSERT OR UPDATE OR DELETE ON holds
     FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION refuse_direct_change('a hold');
 CREATE TRIGGER claims_follow_journal BEFORE INSERT OR UPDATE OR DELETE ON claims
     FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION refuse_direct_change('a claim');
+CREATE TRIGGER payments_begin_unreturned BEFORE INSERT ON payments
+    FOR EACH ROW WHEN (NEW.returned_minor <> 0) EXECUTE FUNCTION refuse_direct_change('what came back');
+CREATE TRIGGER payments_returned_follows_journal BEFORE UPDATE OF returned_minor ON payments
+    FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION refuse_direct_change('what came back');
 CREATE TRIGGER claims_no_truncate BEFORE TRUNCATE ON claims
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_direct_change('a claim');
 CREATE TRIGGER holds_no_truncate BEFORE TRUNCATE ON holds

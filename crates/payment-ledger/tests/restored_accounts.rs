@@ -300,7 +300,7 @@ async fn i27_i28_a_claim_that_cannot_be_collected_stands_as_an_exception(pool: P
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_database_moves_holds_and_claims_with_the_advance_alone(pool: PgPool) {
+async fn the_database_moves_holds_claims_and_returned_amounts_by_entries_alone(pool: PgPool) {
     let bank = Bank::new(pool);
     let held = payment_at(&bank, Stage::Sent, "held").await;
     let borne = restored(&bank, "borne").await;
@@ -324,6 +324,7 @@ async fn the_database_moves_holds_and_claims_with_the_advance_alone(pool: PgPool
         ("UPDATE claims SET closed_at = now()".into(), "a claim changes by journal entries"),
         ("DELETE FROM claims".into(), "a claim changes by journal entries"),
         ("UPDATE holds SET borne_by_bank_since = now()".into(), "a hold changes by journal entries"),
+        ("UPDATE payments SET returned_minor = 0".into(), "what came back changes by journal entries"),
     ] {
         let refused = bank.refused(&statement).await;
         assert!(refused.1.contains(reason), "{statement}: {refused:?}");
