@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use payment_ledger::Ledger;
 use payment_ledger::audit::seal::BatchSize;
-use payment_ledger::reads::queues::OperatorPaymentFilter;
+use payment_ledger::reads::queues::{ExceptionFilter, OperatorPaymentFilter};
 use payment_ledger::reads::view::PaymentFilter;
 use payment_protocol::PaymentState;
 use payment_protocol::drift::Tolerance;
@@ -242,6 +242,7 @@ impl StoredBank {
         let oldest = PaymentFilter { older_than_s: Some(age_of_the_first_payments()), ..of_tenant() };
         let listed = |state| OperatorPaymentFilter { state: Some(state), ..of_all() };
         let on_page_two = OperatorPaymentFilter { after: Some(PaymentId::new("pay_900")?), ..of_all() };
+        let open = ExceptionFilter { limit: PAGE, ..Default::default() };
         let at_switch = OperatorPaymentFilter { switch: Some(SwitchName::new("rare")?), ..of_all() };
         Ok(vec![
             self.cost("claim accepted payments", Fixed, async |l| {
@@ -284,7 +285,7 @@ impl StoredBank {
             .await?,
             self.cost("payctl list --switch", Search, async |l| l.list(&at_switch).await).await?,
             self.cost("payctl stuck", PerOpenPayment, async |l| l.stuck(60, PAGE).await).await?,
-            self.cost("payctl exceptions", Fixed, async |l| l.exceptions(true, None, PAGE).await).await?,
+            self.cost("payctl exceptions", Fixed, async |l| l.exceptions(&open).await).await?,
             self.cost("gauge: open by state", PerOpenPayment, async |l| l.open_by_state().await).await?,
             self.cost("gauge: needs operator", PerOpenPayment, async |l| l.needs_operator_by_reason().await)
                 .await?,

@@ -24,6 +24,8 @@ mod commands;
 mod config;
 mod database;
 mod document;
+#[cfg(test)]
+mod documented_commands;
 mod explain;
 mod outcome;
 mod output;

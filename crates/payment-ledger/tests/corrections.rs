@@ -9,6 +9,7 @@ use futures::future::join_all;
 use payment_ledger::operator::decisions::{
     ConfirmOutcome, DecideError, DecisionRefusedError, DecisionStatus,
 };
+use payment_ledger::reads::queues::ExceptionFilter;
 use payment_ledger::switch::callbacks::Callback;
 use payment_protocol::PaymentState;
 use payment_protocol::action::Correction;
@@ -100,7 +101,13 @@ async fn each_correction_posts_to_the_account_that_bears_the_amount(pool: PgPool
             let ConfirmOutcome::Corrected { detail } = done else {
                 panic!("expected a correction, got {done:?}")
             };
-            let closed = bank.ledger.exceptions(false, Some(&p.id), 10).await.unwrap();
+            let of_payment = ExceptionFilter {
+                with_closed: true,
+                payment_id: Some(p.id.clone()),
+                limit: 10,
+                ..Default::default()
+            };
+            let closed = bank.ledger.exceptions(&of_payment).await.unwrap();
             let closed = closed.into_iter().find(|e| e.exception_id == exception_id).unwrap();
             let decision = bank.ledger.decisions(&p.id).await.unwrap().pop().unwrap();
             assert_eq!(closed.closed_by.as_deref(), Some(decision.decision_id.as_str()), "row {n}");
@@ -288,7 +295,10 @@ async fn one_operator_closes_an_exception_with_a_reason(pool: PgPool) {
         refused(bank.ledger.close_exception(-1, "Ann", "why").await),
         DecisionRefusedError::UnknownException(-1)
     );
-    assert_eq!(bank.ledger.exceptions(true, None, 10).await.unwrap(), []);
+    assert_eq!(
+        bank.ledger.exceptions(&ExceptionFilter { limit: 10, ..Default::default() }).await.unwrap(),
+        []
+    );
     bank.audit().await;
 }
 

@@ -1,7 +1,10 @@
 //! `payctl exceptions`: recorded contradictions between the ledger and the switch.
 
+use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
-use payment_ledger::reads::queues::ExceptionView;
+use payment_ledger::reads::queues::{ExceptionFilter, ExceptionView};
+use payment_protocol::drift::Drift;
+use payment_protocol::exception::ExceptionKind;
 use payment_protocol::ids::PaymentId;
 use serde_json::{Value, json};
 
@@ -23,6 +26,9 @@ pub(crate) struct Args {
     /// Show only exceptions of this payment
     #[arg(long, value_name = "ID", value_parser = super::id::<PaymentId>)]
     payment: Option<PaymentId>,
+    /// Show only exceptions of this kind
+    #[arg(long, value_name = "KIND", value_parser = kinds(), hide_possible_values = true)]
+    kind: Option<String>,
     /// Show at most this many exceptions, 1 to 10000
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
     limit: i64,
@@ -33,7 +39,13 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let ledger = args.config.read()?.ledger().await?;
-    let exceptions = ledger.exceptions(!args.all, args.payment.as_ref(), args.limit).await?;
+    let filter = ExceptionFilter {
+        with_closed: args.all,
+        payment_id: args.payment,
+        kind: args.kind,
+        limit: args.limit,
+    };
+    let exceptions = ledger.exceptions(&filter).await?;
     if args.json {
         let exceptions: Vec<Value> = exceptions.iter().map(document::exception).collect();
         out.write_json(&json!({ "exceptions": exceptions }))?;
@@ -44,6 +56,12 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
         tables::note_limit(exceptions.len(), args.limit, out)?;
     }
     Ok(CommandOutcome::Success)
+}
+
+/// The kinds that the services and that reconciliation open.
+fn kinds() -> PossibleValuesParser {
+    let kinds = ExceptionKind::ALL.iter().map(|kind| kind.as_str());
+    kinds.chain(Drift::ALL.iter().map(|drift| drift.as_str())).collect::<Vec<_>>().into()
 }
 
 /// A table of exceptions.

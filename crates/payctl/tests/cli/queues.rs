@@ -72,6 +72,10 @@ async fn payctl_lists_exceptions_until_a_decision_closes_them() {
     let listed = bank.json(&["exceptions", "--payment", late.id.as_str()]).await;
     assert_eq!(listed["exceptions"][0]["kind"], "late_confirmation");
     let number = listed["exceptions"][0]["exception_id"].to_string();
+    for (kind, shown) in [("late_confirmation", true), ("return_differs", false), ("orphan_hold", false)] {
+        let listed = bank.payctl(&["exceptions", "--kind", kind]).await.success();
+        assert_eq!(listed != "no open exception\n", shown, "{kind}: {listed}");
+    }
     let output = bank.payctl(&["exceptions"]).await.success();
     assert!(output.starts_with("exception   kind                open for   payment "), "{output}");
 

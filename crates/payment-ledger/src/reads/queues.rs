@@ -38,6 +38,19 @@ pub struct OperatorPaymentPage {
     pub next: Option<PaymentId>,
 }
 
+/// A filter for the exceptions of all tenants. Oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct ExceptionFilter {
+    /// Closed ones, too.
+    pub with_closed: bool,
+    /// Only those of this payment.
+    pub payment_id: Option<PaymentId>,
+    /// Only those of this kind ([`payment_protocol::exception::ExceptionKind`] or [`payment_protocol::drift::Drift`]).
+    pub kind: Option<String>,
+    /// Upper bound of exceptions.
+    pub limit: i64,
+}
+
 /// A stuck payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckPayment {
@@ -204,27 +217,23 @@ impl Ledger {
         Ok(stuck)
     }
 
-    /// At most `limit` exceptions, oldest first: the open ones or all, of one payment or of all.
+    /// Exceptions, oldest first.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn exceptions(
-        &self,
-        open_only: bool,
-        payment_id: Option<&PaymentId>,
-        limit: i64,
-    ) -> Result<Vec<ExceptionView>, LedgerError> {
+    pub async fn exceptions(&self, filter: &ExceptionFilter) -> Result<Vec<ExceptionView>, LedgerError> {
         let mut tx = self.pool.begin().await?;
         plan_by_values(&mut tx).await?;
         let rows = sqlx::query_as!(
             ExceptionRow,
             "SELECT exception_id, payment_id, kind, detail, opened_at, closed_at, closed_by
              FROM exceptions
-             WHERE (NOT $1 OR closed_at IS NULL) AND ($2::text IS NULL OR payment_id = $2)
-             ORDER BY exception_id LIMIT $3",
-            open_only,
-            payment_id.map(PaymentId::as_str),
-            limit,
+             WHERE (NOT $1 OR closed_at IS NULL) AND ($2::text IS NULL OR payment_id = $2) AND ($3::text IS NULL OR kind = $3)
+             ORDER BY exception_id LIMIT $4",
+            !filter.with_closed,
+            filter.payment_id.as_ref().map(PaymentId::as_str),
+            filter.kind,
+            filter.limit,
         )
         .fetch_all(&mut *tx)
         .await?;
