@@ -149,6 +149,7 @@ impl StoredBank {
             "tombstones": true, "honours_deadline": true, "max_skew_ms": 500, "can_cancel": true, "can_recall": true,
             "has_callback": true, "has_statement": false,
         });
+        let profile_hash = format!("sha256(convert_to('{profile}'::jsonb::text, 'UTF8'))");
         let insert = format!(
             "BEGIN;
              SET LOCAL session_replication_role = replica;
@@ -159,13 +160,14 @@ impl StoredBank {
                          WHEN n % 10 = 0 THEN 'accepted' WHEN n % 10 < 3 THEN 'needs_operator' WHEN n % 10 = 3 THEN 'cancelling'
                          ELSE 'submitted' END AS state
              FROM generate_series({from}, {to} - 1) AS n;
+             INSERT INTO switch_profiles VALUES ({profile_hash}, '{profile}') ON CONFLICT DO NOTHING;
              INSERT INTO payments (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id,
-                 amount_minor, currency, switch, profile, request_hash, response_body, state, workflow_id, attempts,
+                 amount_minor, currency, switch, profile_hash, needs_account_lock, request_hash, response_body, state, workflow_id, attempts,
                  first_attempt_at, final_status, final_status_source, operator_reason, needs_operator_since, accepted_at,
                  valid_until, started_at, updated_at, ended_at)
              SELECT id, 'tx_' || n, 'tenant-' || n % {TENANTS}, 'client', account, 'DE02', 'invoice-' || n, 100, 'EUR',
                     CASE WHEN n % 1000000 = 7 THEN 'rare' ELSE 'bench' END,
-                    CASE WHEN n < {first_open} THEN '{{}}' ELSE '{profile}' END::jsonb, '', '', state, id,
+                    {profile_hash}, false, '', '', state, id,
                     CASE WHEN state IN ('accepted', 'rejected') THEN 0 ELSE 1 END,
                     CASE WHEN state IN ('accepted', 'rejected') THEN NULL ELSE now() END,
                     CASE WHEN state = 'settled' THEN 'settled' END, CASE WHEN state = 'settled' THEN 'query' END,

@@ -185,9 +185,9 @@ async fn insert_settled(pool: &PgPool, from: u64, to: u64) -> anyhow::Result<()>
          SET LOCAL session_replication_role = replica;
          CREATE TEMPORARY TABLE new ON COMMIT DROP AS SELECT n FROM generate_series({from}, {to} - 1) AS n;
          INSERT INTO payments (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, amount_minor,
-             currency, switch, profile, request_hash, response_body, state, workflow_id, attempts, first_attempt_at, final_status,
+             currency, switch, profile_hash, needs_account_lock, request_hash, response_body, state, workflow_id, attempts, first_attempt_at, final_status,
              final_status_source, valid_until, started_at, updated_at, ended_at)
-         SELECT 'pay_' || n, 'tx_' || n, 'bench', 'bench', {customer}, 'DE02', {AMOUNT_MINOR}, 'EUR', '{SWITCH}', '{{}}', '', '',
+         SELECT 'pay_' || n, 'tx_' || n, 'bench', 'bench', {customer}, 'DE02', {AMOUNT_MINOR}, 'EUR', '{SWITCH}', '', false, '', '',
              'settled', 'pay_' || n, 1, now(), 'settled', 'query', now(), now(), now() - interval '1 hour', now() FROM new;
          {fund} {reserve} {debit}
          INSERT INTO holds (payment_id, account_id, amount_minor, currency, status, closed_at)

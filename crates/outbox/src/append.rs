@@ -70,7 +70,9 @@ pub async fn append_all(tx: &mut PgConnection, events: &[NewEvent<'_>]) -> Resul
                            AS n (event_id, kind, version, subject_key, body, trace_parent)),
          next AS (
              INSERT INTO outbox_keys AS k (subject_key, last_sequence)
-             SELECT subject_key, 1 FROM new WHERE NOT EXISTS (SELECT FROM outbox o WHERE o.event_id = new.event_id)
+             SELECT subject_key, 1 FROM new
+             -- ANY: a plan from when the table was small would read all of it.
+             WHERE event_id <> ALL (ARRAY (SELECT o.event_id FROM outbox o WHERE o.event_id = ANY ($1)))
              ON CONFLICT (subject_key) DO UPDATE SET last_sequence = k.last_sequence + 1
              RETURNING subject_key, last_sequence)
          INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body, trace_parent)

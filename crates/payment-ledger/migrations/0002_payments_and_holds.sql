@@ -1,5 +1,24 @@
 -- Payments with their holds and timeline. The payment row is the record; the workflow's memory is not.
 
+-- The profiles that payments were accepted with, each once, under the hash of its contents. A change of configuration never changes an
+-- accepted payment: a profile that differs is another row.
+CREATE TABLE switch_profiles (
+    profile_hash bytea PRIMARY KEY,
+    profile      jsonb NOT NULL,
+    CONSTRAINT switch_profiles_hash_of_contents CHECK (profile_hash = sha256(convert_to(profile::text, 'UTF8')))
+);
+
+CREATE FUNCTION refuse_profile_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'a switch profile is written once: % refused', TG_OP USING ERRCODE = 'restrict_violation';
+END
+$$;
+
+CREATE TRIGGER switch_profiles_unchanged BEFORE UPDATE OR DELETE ON switch_profiles
+    FOR EACH ROW EXECUTE FUNCTION refuse_profile_change();
+CREATE TRIGGER switch_profiles_no_truncate BEFORE TRUNCATE ON switch_profiles
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_profile_change();
+
 CREATE TABLE payments (
     payment_id          text        PRIMARY KEY,
     tx_id               text        NOT NULL UNIQUE,
@@ -11,8 +30,10 @@ CREATE TABLE payments (
     amount_minor        bigint      NOT NULL,
     currency            text        NOT NULL,
     switch              text        NOT NULL,
-    -- Copied at acceptance: a change of configuration never changes an accepted payment.
-    profile             jsonb       NOT NULL,
+    -- The switch's profile at acceptance. No foreign key: each payment would lock the same row of switch_profiles, which changes nothing.
+    profile_hash        bytea       NOT NULL,
+    -- Whether the switch has no references, so that an account has one unfinished transfer at a time.
+    needs_account_lock  boolean     NOT NULL,
     -- Kept for ever: after its idempotency key was pruned, a repeated request neither pays twice nor gets another's answer.
     request_hash        bytea       NOT NULL,
     response_body       bytea       NOT NULL,
@@ -108,7 +129,7 @@ CREATE INDEX payments_restored_late ON payments (restored_at) WHERE restored_at 
 CREATE INDEX payments_ended_without_attempt ON payments (ended_at) WHERE attempts = 0 AND ended_at IS NOT NULL;
 -- A switch without references has one unfinished transfer per destination account at a time.
 CREATE INDEX payments_submitted_to_account ON payments (switch, destination_account)
-    WHERE ended_at IS NULL AND (attempts > 0 OR attempts_uncertain) AND profile ->> 'strategy' = 'validate';
+    WHERE ended_at IS NULL AND (attempts > 0 OR attempts_uncertain) AND needs_account_lock;
 
 -- The final status, the run, the rail's id and the end are written once; only a return replaces the final status.
 CREATE FUNCTION guard_payment() RETURNS trigger LANGUAGE plpgsql AS $$

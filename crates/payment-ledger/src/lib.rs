@@ -32,6 +32,7 @@ pub mod events;
 mod group_commit;
 mod marks;
 pub mod operator;
+mod profiles;
 pub mod reads;
 mod row_lock;
 pub mod steps;

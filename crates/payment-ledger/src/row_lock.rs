@@ -1,5 +1,7 @@
 //! Payment rows under their locks, with the facts that the rules read.
 
+use std::sync::Arc;
+
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
 use payment_protocol::ids::{AccountId, PaymentId, RunId, TxId};
@@ -11,6 +13,7 @@ use payment_protocol::{PaymentState, SwitchProfile};
 use sqlx::PgConnection;
 
 use crate::LedgerError;
+use crate::profiles::{self, Profiles};
 use crate::stored_id::read_id;
 
 /// One payment while its row is locked.
@@ -22,7 +25,7 @@ pub(crate) struct LockedPayment {
     pub(crate) destination_account: String,
     pub(crate) end_to_end_id: Option<String>,
     pub(crate) money: Money,
-    pub(crate) profile: SwitchProfile,
+    pub(crate) profile: Arc<SwitchProfile>,
     pub(crate) submit_deadline: Option<jiff::Timestamp>,
     pub(crate) accepted_at: jiff::Timestamp,
     /// The rail's id of the transfer; `None` before it was minted, and where the switch takes our reference.
@@ -104,7 +107,7 @@ struct LockedPaymentRow {
     end_to_end_id: Option<String>,
     amount_minor: i64,
     currency: String,
-    profile: serde_json::Value,
+    profile_hash: Vec<u8>,
     state: String,
     run_id: Option<String>,
     attempts: i32,
@@ -202,7 +205,7 @@ async fn read_locked(
         LockedPaymentRow,
         r#"SELECT p.payment_id AS "payment_id!", p.tenant_id AS "tenant_id!", p.source_account AS "source_account!",
                   p.destination_account AS "destination_account!", p.end_to_end_id, p.amount_minor AS "amount_minor!",
-                  p.currency AS "currency!", p.profile AS "profile!", p.state AS "state!", p.run_id, p.attempts AS "attempts!",
+                  p.currency AS "currency!", p.profile_hash AS "profile_hash!", p.state AS "state!", p.run_id, p.attempts AS "attempts!",
                   p.asks AS "asks!",
                   (extract(epoch FROM clock_timestamp() - p.last_asked_at) * 1000)::bigint AS last_ask_age_ms, p.attempts_uncertain AS "attempts_uncertain!", p.submit_deadline, p.accepted_at AS "accepted_at!: jiff_sqlx::Timestamp", p.rail_id,
                   p.cause, p.final_status,
@@ -229,18 +232,19 @@ async fn read_locked(
                              AND e.closed_at IS NULL) AS "confirmation_mismatch!",
                   EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id AND e.kind = 'settled_without_attempt'
                              AND e.closed_at IS NULL) AS "reported_without_attempt!",
-                  CASE WHEN p.profile ->> 'strategy' = 'validate' THEN EXISTS (
+                  CASE WHEN p.needs_account_lock THEN EXISTS (
                       SELECT FROM payments o
                       WHERE o.switch = p.switch AND o.destination_account = p.destination_account AND o.ended_at IS NULL
-                        AND (o.attempts > 0 OR o.attempts_uncertain) AND o.profile ->> 'strategy' = 'validate'
+                        AND (o.attempts > 0 OR o.attempts_uncertain) AND o.needs_account_lock
                         AND o.payment_id <> p.payment_id)
                   ELSE false END AS "account_busy!"
            FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS k (payment_id, reserve_key, debit_key, recall_key)
-           JOIN payments p ON p.payment_id = k.payment_id
-           LEFT JOIN holds h ON h.payment_id = k.payment_id
-           LEFT JOIN operations reserve ON reserve.operation_key = k.reserve_key
-           LEFT JOIN operations debit ON debit.operation_key = k.debit_key AND debit.outcome = 'refused'
-           LEFT JOIN operations recall ON recall.operation_key = k.recall_key"#,
+           -- LATERAL and LIMIT: with a plan from when the tables were small, each payment would read all of them.
+           CROSS JOIN LATERAL (SELECT * FROM payments WHERE payment_id = k.payment_id LIMIT 1) p
+           LEFT JOIN LATERAL (SELECT * FROM holds WHERE payment_id = k.payment_id LIMIT 1) h ON true
+           LEFT JOIN LATERAL (SELECT * FROM operations WHERE operation_key = k.reserve_key LIMIT 1) reserve ON true
+           LEFT JOIN LATERAL (SELECT * FROM operations WHERE operation_key = k.debit_key AND outcome = 'refused' LIMIT 1) debit ON true
+           LEFT JOIN LATERAL (SELECT * FROM operations WHERE operation_key = k.recall_key LIMIT 1) recall ON true"#,
         payment_ids,
         &reserve,
         &debit,
@@ -248,19 +252,19 @@ async fn read_locked(
     )
     .fetch_all(&mut *tx)
     .await?;
-    Ok(rows.into_iter().map(LockedPaymentRow::into_locked).collect())
+    let profiles = profiles::read(&mut *tx, rows.iter().map(|row| row.profile_hash.as_slice())).await?;
+    Ok(rows.into_iter().map(|row| row.into_locked(&profiles)).collect())
 }
 
 impl LockedPaymentRow {
-    fn into_locked(self) -> Result<LockedPayment, LedgerError> {
+    fn into_locked(self, profiles: &Profiles) -> Result<LockedPayment, LedgerError> {
         let payment_id: PaymentId = read_id(&self.payment_id)?;
         let unreadable = |column: &'static str, value: &str| LedgerError::Unreadable {
             id: payment_id.to_string(),
             column,
             value: value.to_owned(),
         };
-        let profile = serde_json::from_value(self.profile.clone())
-            .map_err(|_| unreadable("profile", &self.profile.to_string()))?;
+        let profile = profiles.of(&self.payment_id, &self.profile_hash)?;
         let money = parse_currency(&self.currency)
             .and_then(|currency| Money::from_minor(self.amount_minor, currency))
             .map_err(|_| unreadable("amount_minor", &format!("{} {}", self.amount_minor, self.currency)))?;

@@ -9,9 +9,10 @@ use std::slice;
 use futures::future::join_all;
 use payment_ledger::LedgerError;
 use payment_ledger::steps::accept::{AcceptOutcome, NewPayment, accept};
+use payment_protocol::SwitchProfile;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use support::{Bank, tenant};
+use support::{Bank, profile, tenant};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn acceptance_stores_the_payment_request_in_the_payment_row(pool: PgPool) {
@@ -31,6 +32,39 @@ async fn acceptance_stores_the_payment_request_in_the_payment_row(pool: PgPool) 
     let view = bank.ledger.payment(&tenant(), &p.id).await.unwrap().unwrap();
     assert_eq!(view.accepted_at.as_millisecond(), order.accepted_at.as_millisecond());
     bank.audit().await;
+}
+
+/// Payments share the row of their profile, and nothing changes it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_switch_profile_is_stored_once_and_never_changes(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let slower = SwitchProfile { sla_ms: profile().sla_ms + 1, ..profile() };
+    let orders = [
+        bank.order("a"),
+        NewPayment { profile: slower.clone(), ..bank.order("b") },
+        bank.order("c"),
+        NewPayment { profile: slower.clone(), ..bank.order("d") },
+    ];
+    for half in orders.chunks(2) {
+        let mut tx = bank.pool.begin().await.unwrap();
+        accept(&mut tx, half).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    assert_eq!(bank.number("SELECT count(*) FROM switch_profiles").await, 2);
+    for order in &orders {
+        let stored = bank.ledger.accepted_payment(&order.payment_id).await.unwrap();
+        assert_eq!(stored.profile, order.profile);
+    }
+    for change in [
+        "UPDATE switch_profiles SET profile = profile || '{\"sla_ms\": 1}'",
+        "DELETE FROM switch_profiles",
+        "TRUNCATE switch_profiles",
+    ] {
+        let refused = bank.refused(change).await;
+        assert!(refused.1.contains("a switch profile is written once"), "{change}: {refused:?}");
+    }
+    let other = bank.refused("INSERT INTO switch_profiles VALUES (sha256('other'), '{}')").await;
+    assert!(other.1.contains("switch_profiles_hash_of_contents"), "{other:?}");
 }
 
 /// S0.1: a second request with the same id returns the first answer, whatever its content is.

@@ -26,10 +26,10 @@ async fn store(bank: &Bank, from: i64, to: i64) {
     let mut connection = bank.pool.acquire().await.unwrap();
     let payments = "
         INSERT INTO payments (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id,
-                              amount_minor, currency, switch, profile, request_hash, response_body, workflow_id, state,
+                              amount_minor, currency, switch, profile_hash, needs_account_lock, request_hash, response_body, workflow_id, state,
                               accepted_at, updated_at, ended_at, valid_until)
         SELECT 'pay_' || n, 'tx_' || n, 'tenant-' || n % 5, 'client', 'source-' || n, 'destination', 'invoice-' || n,
-               100, 'EUR', 'mock', '{}', '', '', 'pay_' || n,
+               100, 'EUR', 'mock', '', false, '', '', 'pay_' || n,
                CASE WHEN n % 100 = 0 THEN 'cancelling' WHEN n % 2 = 0 THEN 'accepted' WHEN n <= 20 THEN 'failed' ELSE 'settled' END,
                now() - 1000000 * interval '1 second' + n * interval '1 second', now(),
                CASE WHEN n % 2 > 0 THEN now() END, now()
@@ -211,13 +211,14 @@ async fn s0_15_steps_cost_the_same_with_statistics_from_before_a_backlog(
     }
     bank.sql("VACUUM ANALYZE").await;
     bank.sql("ALTER TABLE payments SET (autovacuum_enabled = off)").await;
+    let profile = serde_json::to_value(&bank.order("backlog").profile).unwrap();
+    let profile_hash = bank.store_profile(&profile).await;
     let backlog = format!(
         "INSERT INTO payments (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, amount_minor, currency,
-                               switch, profile, request_hash, response_body, workflow_id, valid_until)
-         SELECT 'pay_' || n, 'tx_' || n, 'tenant-1', 'client', 'source', 'destination', 100, 'EUR', 'mock', '{}', '', '', 'pay_' || n,
+                               switch, profile_hash, needs_account_lock, request_hash, response_body, workflow_id, valid_until)
+         SELECT 'pay_' || n, 'tx_' || n, 'tenant-1', 'client', 'source', 'destination', 100, 'EUR', 'mock', {profile_hash}, false, '', '', 'pay_' || n,
                 now() + interval '1 day'
          FROM generate_series({}, {}) AS n",
-        serde_json::to_value(&bank.order("backlog").profile).unwrap(),
         STORED + 1,
         STORED + BACKLOG,
     );

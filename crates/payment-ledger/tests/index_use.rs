@@ -17,7 +17,7 @@ use payment_protocol::cause::Cause;
 use payment_protocol::drift::Tolerance;
 use payment_protocol::ids::{PaymentId, SwitchName};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use support::{Bank, SWITCH, Stage, event, failure, profile, return_part};
+use support::{AMOUNT_MINOR, Bank, SWITCH, Stage, event, failure, profile, return_part};
 
 /// Tables that grow with the number of payments.
 const GROWING: &[&str] = &[
@@ -118,6 +118,27 @@ async fn s0_15_no_step_of_a_payment_scans_a_whole_table(_: PgPoolOptions, connec
     bank.close().await;
 }
 
+/// A plan that was made while the tables were empty is kept as long as their statistics are: an index must not be read as a whole either.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_15_no_step_scans_a_table_that_was_empty_when_it_was_planned(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let connect = connect.options([("enable_seqscan", "off")]);
+    let bank = Bank::new(PgPoolOptions::new().max_connections(1).connect_with(connect).await.unwrap());
+    for table in GROWING {
+        bank.sql(&format!("ALTER TABLE {table} SET (autovacuum_enabled = off)")).await;
+    }
+    bank.sql("VACUUM ANALYZE").await;
+    for n in 0..OTHERS {
+        bank.payment_at(Stage::Settled, &format!("other {n}")).await;
+    }
+    excessive_reads(&bank, 1).await;
+    bank.payment_at(Stage::Settled, "one more").await;
+    assert_eq!(excessive_reads(&bank, 1).await, [""; 0]);
+    bank.close().await;
+}
+
 /// The rounds of restores run five times a second, and the claims are measured every few seconds.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_15_no_round_of_restores_reads_what_is_not_due(_: PgPoolOptions, connect: PgConnectOptions) {
@@ -149,5 +170,43 @@ async fn s0_15_no_round_of_restores_reads_what_is_not_due(_: PgPoolOptions, conn
     assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "a round of restores");
     assert_eq!(bank.ledger.claims_by_switch().await.unwrap()[0].count, 1);
     assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "the claims by switch");
+    bank.close().await;
+}
+
+/// Each payment-worker looks every second for the recalls that are due, and the unfinished ones are measured.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_10_no_round_of_recalls_reads_what_is_not_due(_: PgPoolOptions, connect: PgConnectOptions) {
+    let connect = connect.options([("enable_seqscan", "off")]);
+    let bank = Bank::new(PgPoolOptions::new().max_connections(1).connect_with(connect).await.unwrap());
+    let charged_to_the_bank = async |key: String| {
+        let profile = SwitchProfile { can_recall: true, recall_answer_within_s: 1_000, ..profile() };
+        let p = bank.order_at(Stage::Confirmed, NewPayment { profile, ..bank.order(&key) }).await;
+        bank.freeze(&p).await;
+        bank.debit(&p).await;
+        p
+    };
+    for n in 0..OTHERS {
+        let later = charged_to_the_bank(format!("later {n}")).await;
+        bank.ledger.begin_recall_after_end(&later.id).await.unwrap();
+        let returned = charged_to_the_bank(format!("returned {n}")).await;
+        return_part(&bank, &returned, "r", AMOUNT_MINOR).await;
+    }
+    bank.sql("UPDATE recalls SET updated_at = updated_at - interval '2 days' WHERE status = 'closed'").await;
+    bank.sql("ANALYZE").await;
+    excessive_reads(&bank, 1).await;
+
+    let due = charged_to_the_bank("due".into()).await;
+    bank.ledger.begin_recall_after_end(&due.id).await.unwrap();
+    bank.sql(&format!("UPDATE recalls SET next_attempt_at = now() WHERE payment_id = '{}'", due.id)).await;
+    excessive_reads(&bank, 1).await;
+    let switch = SwitchName::new(SWITCH).unwrap();
+    assert_eq!(bank.ledger.due_recalls(&switch, 10).await.unwrap(), [due.id]);
+    assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "the due recalls");
+    assert_eq!(bank.ledger.recalls_by_switch().await.unwrap()[0].unfinished, OTHERS as i64 + 1);
+    assert_eq!(
+        excessive_reads(&bank, 1).await,
+        [format!("recalls: {}", OTHERS + 1)],
+        "the recalls by switch: those that are not finished"
+    );
     bank.close().await;
 }

@@ -59,9 +59,9 @@ async fn every_open_payment_is_marked_once_and_no_ended_one(pool: PgPool) {
 async fn store(bank: &Bank, from: i64, to: i64) {
     bank.sql(&format!(
         "INSERT INTO payments (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, amount_minor,
-                               currency, switch, profile, request_hash, response_body, workflow_id, state, accepted_at,
+                               currency, switch, profile_hash, needs_account_lock, request_hash, response_body, workflow_id, state, accepted_at,
                                ended_at, valid_until)
-         SELECT 'pay_' || n, 'tx_' || n, 'tenant-' || n % 3, 'client', 'source', 'destination', 100, 'EUR', 'mock', '{{}}', '',
+         SELECT 'pay_' || n, 'tx_' || n, 'tenant-' || n % 3, 'client', 'source', 'destination', 100, 'EUR', 'mock', '', false, '',
                 '', 'pay_' || n, CASE WHEN n > 2500 THEN 'settled' WHEN n % 2 = 0 THEN 'accepted' ELSE 'submitted' END,
                 now() - n * interval '1 second', CASE WHEN n > 2500 THEN now() END, now()
          FROM generate_series({from}, {to}) AS n",

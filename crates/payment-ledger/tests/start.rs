@@ -130,11 +130,11 @@ async fn r23_an_unreadable_payment_does_not_block_workflow_starts(pool: PgPool) 
     let bank = Bank::new(pool);
     let unreadable = bank.payment_at(Stage::Accepted, "unreadable").await;
     let p = bank.payment_at(Stage::Accepted, "sound").await;
-    bank.sql(&format!(
-        "UPDATE payments SET profile = profile || '{{\"strategy\": \"of a later release\"}}' WHERE payment_id = '{}'",
-        unreadable.id
-    ))
-    .await;
+    let mut profile = serde_json::to_value(profile()).unwrap();
+    profile["strategy"] = "of a later release".into();
+    let hash = bank.store_profile(&profile).await;
+    bank.sql(&format!("UPDATE payments SET profile_hash = {hash} WHERE payment_id = '{}'", unreadable.id))
+        .await;
     assert_eq!(
         ids(&bank.ledger.claim_accepted(10, LEASE_MS, MAX_IN_FLIGHT).await.unwrap()),
         [p.id.to_string()]

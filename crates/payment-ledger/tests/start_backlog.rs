@@ -27,10 +27,10 @@ const PAGES_MAX: i64 = 3_000;
 async fn insert_copies(bank: &Bank, template: &Sample, prefix: &str, count: i64, state: &str, switch: &str) {
     bank.sql(&format!(
         "INSERT INTO payments (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, amount_minor,
-                               currency, switch, profile, request_hash, response_body, state, workflow_id, accepted_at,
+                               currency, switch, profile_hash, needs_account_lock, request_hash, response_body, state, workflow_id, accepted_at,
                                valid_until, updated_at)
          SELECT '{prefix}' || n, 'tx_{prefix}' || n, tenant_id, client_id, source_account, destination_account, amount_minor,
-                currency, '{switch}', profile, request_hash, response_body, '{state}', '{prefix}' || n,
+                currency, '{switch}', profile_hash, needs_account_lock, request_hash, response_body, '{state}', '{prefix}' || n,
                 now() - interval '1 minute' - ({count} - n) * interval '1 millisecond', valid_until,
                 now() - interval '1 hour' - ({count} - n) * interval '1 millisecond'
          FROM payments, generate_series(1, {count}) AS n WHERE payment_id = '{}'",
@@ -216,7 +216,7 @@ async fn r23_unreadable_payments_do_not_use_up_the_in_flight_limit(pool: PgPool)
     let bank = Bank::new(pool);
     let template = bank.payment_at(Stage::Settled, "template").await;
     insert_copies(&bank, &template, "unreadable-", 5, "accepted", SWITCH).await;
-    bank.sql("UPDATE payments SET profile = '{}', accepted_at = accepted_at - interval '1 h' WHERE state = 'accepted'").await;
+    bank.sql("UPDATE payments SET profile_hash = '', accepted_at = accepted_at - interval '1 h' WHERE state = 'accepted'").await;
     insert_copies(&bank, &template, "sound-", 1, "accepted", SWITCH).await;
     let mut claimed = vec![];
     for _ in 0..3 {

@@ -131,7 +131,7 @@ async fn write_rows(
                FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::timestamptz[], $6::text[], $7::text[], $8::bool[],
                            $34::text[])
                         AS c (payment_id, state, run_id, attempts, submit_deadline, final_status, final_status_source, ends, rail_id)
-               WHERE p.payment_id = c.payment_id
+               WHERE p.payment_id = ANY ($1) AND p.payment_id = c.payment_id
                RETURNING 1),
            attempt AS (
                INSERT INTO submissions (payment_id, attempt, marker) SELECT * FROM unnest($9::text[], $10::int[], $11::text[])),
@@ -139,7 +139,8 @@ async fn write_rows(
                UPDATE submissions s
                SET outcome = 'accepted', answered_at = clock_timestamp(), transfer_id = coalesce(s.transfer_id, c.transfer_id)
                FROM unnest($12::text[], $13::int[], $14::text[]) AS c (payment_id, attempt, transfer_id)
-               WHERE s.payment_id = c.payment_id AND s.attempt = c.attempt AND s.outcome IS NULL
+               -- ANY: a plan from when the table was small would read all of it for each group.
+               WHERE s.payment_id = ANY ($12) AND s.payment_id = c.payment_id AND s.attempt = c.attempt AND s.outcome IS NULL
                RETURNING 1),
            operation AS (
                INSERT INTO operations (operation_key, payment_id, outcome)

@@ -81,7 +81,20 @@ pub async fn accept(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<Acc
 /// Ids that were newly inserted; existing ids are skipped.
 async fn insert(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<String>, LedgerError> {
     let text = |column: fn(&NewPayment) -> &str| -> Vec<&str> { new.iter().map(column).collect() };
-    let profiles = new.iter().map(profile_json).collect::<Result<Vec<_>, _>>()?;
+    // Most payments of a moment have one profile: each is written and hashed once.
+    let mut profiles: Vec<&SwitchProfile> = Vec::new();
+    let mut profile_numbers: Vec<i32> = Vec::with_capacity(new.len());
+    for payment in new {
+        let known = profiles.iter().position(|profile| **profile == payment.profile);
+        let number = known.unwrap_or(profiles.len());
+        if known.is_none() {
+            profiles.push(&payment.profile);
+        }
+        profile_numbers.push(i32::try_from(number).unwrap_or(i32::MAX));
+    }
+    let profiles = profiles.into_iter().map(profile_json).collect::<Result<Vec<_>, _>>()?;
+    let needs_account_lock: Vec<bool> =
+        new.iter().map(|payment| payment.profile.needs_account_lock()).collect();
     let tx_ids: Vec<String> =
         new.iter().map(|payment| TxId::derive(&payment.payment_id).to_string()).collect();
     let workflow_ids: Vec<String> =
@@ -100,23 +113,31 @@ async fn insert(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<String>
     let restore_after_ms: Vec<Option<f64>> =
         new.iter().map(|payment| payment.profile.restore_customer_after_ms.map(|ms| ms as f64)).collect();
     Ok(sqlx::query_scalar!(
-        "INSERT INTO payments
+        "WITH profiles AS (
+             SELECT number - 1 AS number, profile, sha256(convert_to(profile::text, 'UTF8')) AS profile_hash
+             FROM unnest($11::jsonb[]) WITH ORDINALITY AS configured (profile, number)),
+         stored AS (
+             INSERT INTO switch_profiles (profile_hash, profile)
+             SELECT DISTINCT profile_hash, profile FROM profiles ORDER BY profile_hash
+             ON CONFLICT DO NOTHING)
+         INSERT INTO payments
              (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id, amount_minor,
-              currency, switch, profile, request_hash, response_body, workflow_id, accepted_at, trace_parent, valid_until,
-              restore_due_at, attempts_uncertain)
+              currency, switch, profile_hash, needs_account_lock, request_hash, response_body, workflow_id, accepted_at, trace_parent,
+              valid_until, restore_due_at, attempts_uncertain)
          SELECT payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id, amount_minor,
-                currency, switch, profile, request_hash, response_body, workflow_id, accepted_at, trace_parent,
+                currency, switch, profile_hash, needs_account_lock, request_hash, response_body, workflow_id, accepted_at, trace_parent,
                 clock_timestamp() + start_within_ms * interval '1 millisecond',
                 -- By the database's clock: the receiving process's may be ahead.
                 least(accepted_at, clock_timestamp()) + restore_after_ms * interval '1 millisecond',
                 -- Its row was lost, and the client repeats the request: the first workflow may have submitted.
                 EXISTS (SELECT FROM exceptions e WHERE e.kind = 'workflow_without_payment' AND e.origin = new.payment_id)
          FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
-                     $9::text[], $10::text[], $11::jsonb[], $12::bytea[], $13::bytea[], $14::text[], $15::timestamptz[],
+                     $9::text[], $10::text[], $19::integer[], $20::boolean[], $12::bytea[], $13::bytea[], $14::text[], $15::timestamptz[],
                      $16::float8[], $17::text[], $18::float8[])
               AS new (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id,
-                      amount_minor, currency, switch, profile, request_hash, response_body, workflow_id, accepted_at,
-                      start_within_ms, trace_parent, restore_after_ms)
+                      amount_minor, currency, switch, number, needs_account_lock, request_hash, response_body, workflow_id,
+                      accepted_at, start_within_ms, trace_parent, restore_after_ms)
+         JOIN profiles USING (number)
          -- On any unique index: with one named, PostgreSQL may report a concurrent duplicate by the other one as an error.
          ON CONFLICT DO NOTHING
          RETURNING payment_id",
@@ -138,14 +159,16 @@ async fn insert(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<String>
         &start_within_ms,
         &trace_parents as &[Option<&str>],
         &restore_after_ms as &[Option<f64>],
+        &profile_numbers,
+        &needs_account_lock,
     )
     .fetch_all(&mut *tx)
     .await?)
 }
 
-fn profile_json(new: &NewPayment) -> Result<serde_json::Value, LedgerError> {
-    serde_json::to_value(&new.profile).map_err(|error| LedgerError::Unreadable {
-        id: new.payment_id.to_string(),
+fn profile_json(profile: &SwitchProfile) -> Result<serde_json::Value, LedgerError> {
+    serde_json::to_value(profile).map_err(|error| LedgerError::Unreadable {
+        id: profile.switch.to_string(),
         column: "profile",
         value: error.to_string(),
     })

@@ -10,4 +10,4 @@ pub mod reserve;
 pub mod restore;
 pub mod start;
 pub mod submit;
-mod workflow_input;
+pub(crate) mod workflow_input;

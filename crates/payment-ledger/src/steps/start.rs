@@ -6,6 +6,7 @@ use payment_protocol::ids::PaymentId;
 use payment_protocol::{Payment, keys};
 use sqlx::PgPool;
 
+use crate::profiles;
 use crate::row_lock::lock_payment;
 use crate::steps::workflow_input::{self, PaymentRow};
 use crate::stored_id::read_id;
@@ -46,7 +47,7 @@ struct ClaimedRow {
     source_account: String,
     amount_minor: i64,
     currency: String,
-    profile: serde_json::Value,
+    profile_hash: Vec<u8>,
     resume_count: i32,
     workflow_id: String,
     accepted_at: jiff_sqlx::Timestamp,
@@ -69,19 +70,21 @@ impl Ledger {
         let mut rows = self.lease_accepted(limit, lease_ms, max_in_flight).await?;
         // RETURNING does not keep the order.
         rows.sort_by_key(|row| row.accepted_at.to_jiff());
+        let profiles = profiles::read(&self.pool, rows.iter().map(|row| row.profile_hash.as_slice())).await?;
         let mut claimed = Vec::with_capacity(rows.len());
         let mut unreadable = Vec::new();
         for row in rows {
             let ClaimedRow { workflow_id, cancel_requested, too_late, .. } = row;
             let id = row.payment_id.clone();
-            match workflow_input::payment(PaymentRow {
+            let row = PaymentRow {
                 payment_id: row.payment_id,
                 source_account: row.source_account,
                 amount_minor: row.amount_minor,
                 currency: row.currency,
-                profile: row.profile,
+                profile_hash: row.profile_hash,
                 resume_count: row.resume_count,
-            }) {
+            };
+            match workflow_input::payment(row, &profiles) {
                 Ok(payment) => {
                     claimed.push(StartablePayment { payment, workflow_id, cancel_requested, too_late })
                 }
@@ -145,7 +148,7 @@ impl Ledger {
                UPDATE payments p
                SET start_lease_until = clock_timestamp() + $2 * interval '1 millisecond'
                WHERE p.payment_id = ANY (ARRAY (SELECT payment_id FROM due))
-               RETURNING p.payment_id, p.source_account, p.amount_minor, p.currency, p.profile, p.resume_count,
+               RETURNING p.payment_id, p.source_account, p.amount_minor, p.currency, p.profile_hash, p.resume_count,
                          p.workflow_id, p.accepted_at,
                          NOT p.attempts_uncertain AND clock_timestamp() > p.valid_until AS "too_late!",
                          NOT p.attempts_uncertain AND EXISTS (
@@ -252,17 +255,14 @@ impl Ledger {
     ) -> Result<Option<StartablePayment>, LedgerError> {
         let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
-        let row = sqlx::query!(
-            "SELECT workflow_id, resume_count, source_account, amount_minor, currency, profile
-             FROM payments WHERE payment_id = $1",
-            payment_id.as_str(),
-        )
-        .fetch_one(&mut *tx)
-        .await?;
-        if locked.facts.state.end().is_some() || row.workflow_id != lost {
+        if locked.facts.state.end().is_some() || locked.workflow_id != lost {
             return Ok(None);
         }
-        let n = row.resume_count.saturating_add(1);
+        let resumed = sqlx::query_scalar!(
+            "SELECT resume_count FROM payments WHERE payment_id = $1",
+            payment_id.as_str(),
+        );
+        let n = resumed.fetch_one(&mut *tx).await?.saturating_add(1);
         let workflow_id = keys::workflow_id(payment_id, u32::try_from(n).unwrap_or(u32::MAX));
         sqlx::query!(
             "UPDATE payments SET resume_count = $2, workflow_id = $3, updated_at = clock_timestamp()
@@ -286,14 +286,10 @@ impl Ledger {
             && !attempts_uncertain
             && !locked.profile.id_scheme.has_time();
         Ok(Some(StartablePayment {
-            payment: workflow_input::payment(PaymentRow {
-                payment_id: payment_id.to_string(),
-                source_account: row.source_account,
-                amount_minor: row.amount_minor,
-                currency: row.currency,
-                profile: row.profile,
-                resume_count: if is_full_start { 0 } else { n },
-            })?,
+            payment: workflow_input::of_locked(
+                &locked,
+                if is_full_start { 0 } else { u32::try_from(n).unwrap_or(u32::MAX) },
+            ),
             workflow_id,
             cancel_requested: locked.facts.cancel_requested,
             too_late: locked.too_late,

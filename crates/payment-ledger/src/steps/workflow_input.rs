@@ -3,11 +3,12 @@
 //! A process that can write to Temporal can start a workflow with any payment. Activities therefore take a payment id, and read the
 //! amount, the accounts and the profile here.
 
-use payment_protocol::Payment;
 use payment_protocol::exception::ExceptionKind;
 use payment_protocol::ids::{AccountId, PaymentId, TxId};
 use payment_protocol::money::{Money, parse_currency};
+use payment_protocol::{Payment, SwitchProfile};
 
+use crate::profiles::{self, Profiles};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::stored_id::read_id;
 use crate::transaction::LedgerTransaction;
@@ -19,7 +20,7 @@ pub(crate) struct PaymentRow {
     pub(crate) source_account: String,
     pub(crate) amount_minor: i64,
     pub(crate) currency: String,
-    pub(crate) profile: serde_json::Value,
+    pub(crate) profile_hash: Vec<u8>,
     pub(crate) resume_count: i32,
 }
 
@@ -31,14 +32,15 @@ impl Ledger {
     pub async fn accepted_payment(&self, payment_id: &PaymentId) -> Result<Payment, LedgerError> {
         let row = sqlx::query_as!(
             PaymentRow,
-            "SELECT payment_id, source_account, amount_minor, currency, profile, resume_count
+            "SELECT payment_id, source_account, amount_minor, currency, profile_hash, resume_count
              FROM payments WHERE payment_id = $1",
             payment_id.as_str(),
         )
         .fetch_optional(&self.pool)
         .await?
         .ok_or_else(|| LedgerError::UnknownPayment(payment_id.to_string()))?;
-        payment(row)
+        let profiles = profiles::read(&self.pool, std::iter::once(row.profile_hash.as_slice())).await?;
+        payment(row, &profiles)
     }
 }
 
@@ -75,13 +77,25 @@ pub(crate) fn differences(locked: &LockedPayment, payment: &Payment) -> Vec<&'st
         ("transaction id", locked.tx_id != payment.tx_id),
         ("amount", locked.money != payment.money),
         ("source account", locked.source_account != payment.source_account),
-        ("profile", locked.profile != payment.profile),
+        ("profile", *locked.profile != payment.profile),
     ];
     differences.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
 }
 
+/// The payment of a locked row, for a run with this number of recovery workflows.
+pub(crate) fn of_locked(locked: &LockedPayment, resume: u32) -> Payment {
+    Payment {
+        payment_id: locked.payment_id.clone(),
+        tx_id: locked.tx_id.clone(),
+        money: locked.money,
+        source_account: locked.source_account.clone(),
+        profile: SwitchProfile::clone(&locked.profile),
+        resume,
+    }
+}
+
 /// The payment of a row.
-pub(crate) fn payment(row: PaymentRow) -> Result<Payment, LedgerError> {
+pub(crate) fn payment(row: PaymentRow, profiles: &Profiles) -> Result<Payment, LedgerError> {
     let unreadable = |column: &'static str, value: String| LedgerError::Unreadable {
         id: row.payment_id.clone(),
         column,
@@ -95,8 +109,7 @@ pub(crate) fn payment(row: PaymentRow) -> Result<Payment, LedgerError> {
             .map_err(|error| unreadable("amount_minor", error.to_string()))?,
         source_account: AccountId::new(row.source_account.as_str())
             .map_err(|error| unreadable("source_account", error.to_string()))?,
-        profile: serde_json::from_value(row.profile.clone())
-            .map_err(|error| unreadable("profile", error.to_string()))?,
+        profile: SwitchProfile::clone(&*profiles.of(&row.payment_id, &row.profile_hash)?),
         resume: u32::try_from(row.resume_count)
             .map_err(|error| unreadable("resume_count", error.to_string()))?,
         payment_id,

@@ -79,7 +79,7 @@ impl Ledger {
     pub(crate) async fn mint_lost_ids(&self) -> Result<(), LedgerError> {
         loop {
             let lost = sqlx::query_scalar!(
-                "SELECT payment_id FROM payments
+                "SELECT payment_id FROM payments JOIN switch_profiles USING (profile_hash)
                  WHERE ended_at IS NULL AND attempts_uncertain AND rail_id IS NULL AND profile ? 'id_scheme' LIMIT 100",
             )
             .fetch_all(&self.pool)

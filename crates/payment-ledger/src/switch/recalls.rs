@@ -12,6 +12,7 @@ use sqlx::PgConnection;
 
 use super::callbacks::{Received, ReceivedReport, StoreCallbackOutcome, receive_from_own_switch};
 use crate::row_lock::{LockedPayment, lock_payment};
+use crate::steps::workflow_input;
 use crate::stored_id::read_id;
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
@@ -108,10 +109,8 @@ impl Ledger {
             let line = "the switch is asked to return the money, which is charged to the bank";
             writes::append_internal_timeline(&mut tx, payment_id, locked.facts.state, line).await?;
         }
-        // Read before the commit: after it, a recall that is sent once must be sent.
-        let payment = self.accepted_payment(payment_id).await?;
         tx.commit().await?;
-        Ok(Some(payment))
+        Ok(Some(workflow_input::of_locked(&locked, 0)))
     }
 
     /// Records the switch's answer to an attempt.

@@ -87,10 +87,10 @@ impl Ledger {
     pub async fn lookup_key(&self, payment_id: &PaymentId) -> Result<LookupKey, LedgerError> {
         let row = sqlx::query!(
                 r#"SELECT destination_account, amount_minor, currency,
-                          CASE WHEN p.profile ->> 'strategy' = 'validate' THEN f.marker
+                          CASE WHEN p.needs_account_lock THEN f.marker
                           -- Its absence is a proof there: the position is older than every entry of the payment, and an attempt's
                           -- record may be gone, so only the acceptance is a bound.
-                          WHEN p.profile ? 'settled_within_ms' THEN
+                          WHEN a.profile ? 'settled_within_ms' THEN
                               (SELECT r.cursor FROM statement_lines r
                                WHERE r.switch = p.switch AND r.read_at < p.accepted_at ORDER BY r.read_at DESC, r.line_id DESC LIMIT 1)
                           ELSE coalesce(
@@ -105,7 +105,7 @@ impl Ledger {
                                     ORDER BY r.read_at DESC LIMIT 1)))) END AS marker,
                           (SELECT (array_agg(transfer_id ORDER BY attempt) FILTER (WHERE transfer_id IS NOT NULL))[1]
                            FROM submissions s WHERE s.payment_id = p.payment_id) AS transfer_id
-                   FROM payments p
+                   FROM payments p JOIN switch_profiles a USING (profile_hash)
                    LEFT JOIN LATERAL (SELECT marker, recorded_at FROM submissions s WHERE s.payment_id = p.payment_id
                                       ORDER BY attempt LIMIT 1) AS f ON true
                    WHERE p.payment_id = $1"#,

@@ -205,6 +205,14 @@ impl Bank {
         sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await.unwrap();
     }
 
+    /// Stores a switch profile, which may be of a later release; returns its hash, as SQL.
+    pub(crate) async fn store_profile(&self, profile: &serde_json::Value) -> String {
+        let hash = format!("sha256(convert_to('{profile}'::jsonb::text, 'UTF8'))");
+        self.sql(&format!("INSERT INTO switch_profiles VALUES ({hash}, '{profile}') ON CONFLICT DO NOTHING"))
+            .await;
+        hash
+    }
+
     /// Executes SQL without triggers, to write what the database does not allow.
     pub(crate) async fn damage(&self, sql: String) {
         let mut tx = self.pool.begin().await.unwrap();

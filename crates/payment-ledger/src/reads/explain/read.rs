@@ -1,5 +1,6 @@
 //! The queries behind [`super::PaymentExplanation`].
 
+use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{PaymentId, ReturnId};
 use sqlx::PgConnection;
 
@@ -8,6 +9,7 @@ use super::{
     SubmissionView,
 };
 use crate::LedgerError;
+use crate::profiles;
 use crate::reads::queues::{ExceptionRow, ExceptionView};
 use crate::reads::view::view;
 
@@ -19,16 +21,17 @@ pub(super) async fn row(
         r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                   p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
                   p.ended_at, p.restored_at, p.returned_minor, p.needs_operator_since, o.reason AS "refusal?",
-                  p.tenant_id, p.client_id, p.profile, p.resume_count, p.run_id, p.attempts, p.first_attempt_at,
+                  p.tenant_id, p.client_id, p.profile_hash, p.resume_count, p.run_id, p.attempts, p.first_attempt_at,
                   p.submit_deadline, p.rail_id, p.cancelling_since, p.final_status, p.final_status_source, p.valid_until, p.started_at
            FROM payments p
            LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
            WHERE p.payment_id = $1"#,
         payment_id.as_str(),
     )
-    .fetch_optional(tx)
+    .fetch_optional(&mut *tx)
     .await?;
     let Some(row) = row else { return Ok(None) };
+    let profiles = profiles::read(tx, std::iter::once(row.profile_hash.as_slice())).await?;
     let unreadable = |column: &'static str, json: &serde_json::Value| LedgerError::Unreadable {
         id: payment_id.to_string(),
         column,
@@ -37,8 +40,7 @@ pub(super) async fn row(
     Ok(Some(PaymentRow {
         tenant_id: row.tenant_id.clone(),
         client_id: row.client_id.clone(),
-        profile: serde_json::from_value(row.profile.clone())
-            .map_err(|_| unreadable("profile", &row.profile))?,
+        profile: SwitchProfile::clone(&*profiles.of(payment_id.as_str(), &row.profile_hash)?),
         resume_count: row.resume_count,
         run_id: row.run_id.clone(),
         attempts: row.attempts,
