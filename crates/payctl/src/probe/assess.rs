@@ -57,7 +57,8 @@ impl ProfileAssessment {
     pub(crate) fn setting_of(&self, capability: SwitchCapability) -> Option<(&'static str, bool)> {
         self.settings
             .iter()
-            .find(|(_, of, _)| *of == capability)
+            // The last one: a repeated submit that is the query is deduplication above all.
+            .rfind(|(_, of, _)| *of == capability)
             .map(|(setting, _, value)| (*setting, *value))
     }
 
@@ -78,8 +79,8 @@ impl ProfileAssessment {
 /// recalls.
 pub(crate) fn assess(configured: &SwitchProfile, findings: &Findings) -> ProfileAssessment {
     let mut corrected = configured.clone();
-    let settings =
-        settings(configured.strategy).map(|(name, of)| (name, of, *setting_mut(&mut corrected, name)));
+    let settings = settings(configured.strategy, configured.query_is_repeat)
+        .map(|(name, of)| (name, of, *setting_mut(&mut corrected, name)));
     let differences = differences(&settings, findings);
     let strategies =
         Strategy::ALL.iter().map(|strategy| assess_strategy(*strategy, configured, findings)).collect();
@@ -102,7 +103,7 @@ fn assess_strategy(
     findings: &Findings,
 ) -> StrategyAssessment {
     let mut profile = SwitchProfile { strategy, ..configured.clone() };
-    for (setting, capability) in settings(strategy) {
+    for (setting, capability) in settings(strategy, configured.query_is_repeat) {
         let measured = findings.measured(capability);
         if measured != CapabilityMeasurement::Unknown
             || !matches!(capability, SwitchCapability::Recall | SwitchCapability::Callback)
@@ -135,10 +136,14 @@ fn differences(
     differences.collect()
 }
 
-/// The setting that describes each capability. Strategy `validate` queries by the listing.
-fn settings(strategy: Strategy) -> [(&'static str, SwitchCapability); 8] {
-    let query =
-        if strategy == Strategy::Validate { SwitchCapability::Listing } else { SwitchCapability::Query };
+/// The setting that describes each capability. Strategy `validate` queries by the listing, and a rail without a query by the repeated
+/// submit.
+fn settings(strategy: Strategy, query_is_repeat: bool) -> [(&'static str, SwitchCapability); 8] {
+    let query = match strategy {
+        Strategy::Validate => SwitchCapability::Listing,
+        _ if query_is_repeat => SwitchCapability::Dedup,
+        _ => SwitchCapability::Query,
+    };
     [
         ("has_query", query),
         ("deduplicates", SwitchCapability::Dedup),
@@ -166,6 +171,9 @@ fn setting_mut<'p>(profile: &'p mut SwitchProfile, setting: &str) -> &'p mut boo
 
 #[cfg(test)]
 mod tests {
+    use payment_protocol::ids::SwitchName;
+    use payment_protocol::profile::Rail;
+
     use super::*;
 
     fn profile(strategy: &str) -> SwitchProfile {
@@ -223,6 +231,27 @@ mod tests {
         let expected = ["has_query = false", "deduplicates = false", "strategy = \"at_most_once\""];
         assert_eq!(neither.changes.as_deref(), Some(&expected.map(String::from)[..]));
         assert_eq!(safe(&neither), ["at_most_once"]);
+    }
+
+    /// RTP and Pix: no query, but the repeated submit.
+    #[test]
+    fn s0_11_a_probe_finds_no_change_for_a_rail_whose_query_is_the_repeated_submit() {
+        for rail in [Rail::Rtp, Rail::Pix] {
+            let profile = rail.profile(&SwitchName::new("s").unwrap()).unwrap();
+            let mut missing = vec![SwitchCapability::Query];
+            for (setting, capability) in settings(profile.strategy, true) {
+                if !*setting_mut(&mut profile.clone(), setting) {
+                    missing.push(capability);
+                }
+            }
+            let assessment = assess(&profile, &all_but(&missing, &[]));
+            assert!(assessment.is_safe() && assessment.differences.is_empty(), "{rail:?}: {assessment:?}");
+            assert_eq!(assessment.setting_of(SwitchCapability::Dedup), Some(("deduplicates", true)));
+            assert_eq!(assessment.setting_of(SwitchCapability::Query), None);
+            missing.push(SwitchCapability::Dedup);
+            let without = assess(&profile, &all_but(&missing, &[]));
+            assert!(!without.is_safe(), "{rail:?}: {without:?}");
+        }
     }
 
     #[test]

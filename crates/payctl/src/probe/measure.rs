@@ -2,6 +2,7 @@
 //! unknown, and the next step runs nevertheless.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -99,8 +100,9 @@ impl Probe {
     pub(crate) async fn measure(&mut self, let_one_settle: bool) -> anyhow::Result<()> {
         self.measure_clock().await?;
         self.measure_lists().await;
-        let submitted_at = Instant::now();
+        let before_submit = Instant::now();
         if let Some(first) = self.submit_first().await {
+            let submitted = before_submit..Instant::now();
             self.measure_query(first).await;
             self.measure_dedup(first).await;
             self.measure_cancel(first).await;
@@ -111,7 +113,7 @@ impl Probe {
                 self.measure_recall().await;
             }
             if self.traits.refuses_early_query == Some(true) {
-                self.measure_first_query(first, submitted_at).await;
+                self.measure_first_query(first, submitted).await;
             }
         }
         Ok(())
@@ -192,16 +194,21 @@ impl Probe {
         self.findings.record(SwitchCapability::Query, measured, evidence);
     }
 
-    /// Queries the first transfer until the switch answers. A switch that refuses an early query refuses it for every transfer.
-    async fn measure_first_query(&mut self, first: usize, submitted_at: Instant) {
+    /// Queries the first transfer, which was sent and answered within `submitted`, until the switch answers. A switch that refuses an early
+    /// query refuses it for every transfer.
+    async fn measure_first_query(&mut self, first: usize, submitted: Range<Instant>) {
         let reference = TransferName::Reference(self.records[first].reference.clone());
-        while submitted_at.elapsed() < Duration::from_millis(FIRST_QUERY_TIMEOUT_MS) {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).ok();
+        while submitted.start.elapsed() < Duration::from_millis(FIRST_QUERY_TIMEOUT_MS) {
             sleep(FIRST_QUERY_INTERVAL).await;
+            let asked_after = submitted.end.elapsed();
             let Ok(reply) = self.http.query(&reference).await else { continue };
             if reply.status == 200 && reply.text("status").is_some() {
-                let after_ms = u64::try_from(submitted_at.elapsed().as_millis()).ok();
-                self.traits.first_query_after_ms = after_ms;
+                self.traits.first_query_after_ms = millis(submitted.start.elapsed());
                 return;
+            }
+            if reply.text("code") == Some(TOO_EARLY) {
+                self.traits.early_query_after_ms = millis(asked_after);
             }
         }
     }

@@ -15,7 +15,9 @@ const MARGIN_MS: u64 = 6_000;
 pub(crate) struct RailTraits {
     /// Whether a query right after the submit was refused as too early; `None` if none was answered or refused.
     pub(crate) refuses_early_query: Option<bool>,
-    /// How long after the first submit a query was answered for the first time, in milliseconds; `None` if not measured, or not
+    /// How long after the first submit a query was refused as too early for the last time, at least, in milliseconds.
+    pub(crate) early_query_after_ms: Option<u64>,
+    /// How long after the first submit a query was answered for the first time, at most, in milliseconds; `None` if not measured, or not
     /// within the time of the probe.
     pub(crate) first_query_after_ms: Option<u64>,
     /// The reason code of a refused transfer; `None` if none was refused, or the switch's rejects have no codes.
@@ -62,7 +64,11 @@ fn has_query_time(profile: &SwitchProfile, traits: &RailTraits) -> bool {
         (None, _) => true,
         (Some(false), _) => expected_ms == 0,
         (Some(true), None) => expected_ms > super::measure::FIRST_QUERY_TIMEOUT_MS,
-        (Some(true), Some(ms)) => (ms..=ms.saturating_add(MARGIN_MS)).contains(&expected_ms),
+        // The switch began to answer between the two queries.
+        (Some(true), Some(answered_ms)) => {
+            let refused_ms = traits.early_query_after_ms.unwrap_or(0);
+            (refused_ms..=answered_ms.saturating_add(MARGIN_MS)).contains(&expected_ms)
+        }
     }
 }
 
@@ -70,5 +76,32 @@ fn has_codes(profile: &SwitchProfile, traits: &RailTraits) -> bool {
     match &traits.reject_code {
         Some(code) => profile.reject_codes.contains_key(code),
         None => !traits.saw_a_refusal || profile.reject_codes.is_empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The probe asks once a second: the switch began to answer between the last refused query and the first answered one.
+    #[test]
+    fn a_rails_first_query_fits_a_switch_that_began_to_answer_before_it() {
+        let profile = Rail::SctInst.profile(&SwitchName::new("s").unwrap()).unwrap();
+        assert_eq!(profile.first_ask_after_ms, 9_500);
+        for (refused_ms, answered_ms, fits) in [
+            (Some(8_100), 9_100, true),
+            (Some(8_700), 9_700, true),
+            (None, 9_700, true),
+            (Some(9_600), 10_600, false),
+            (Some(1_000), 2_000, false),
+        ] {
+            let traits = RailTraits {
+                refuses_early_query: Some(true),
+                early_query_after_ms: refused_ms,
+                first_query_after_ms: Some(answered_ms),
+                ..RailTraits::default()
+            };
+            assert_eq!(has_query_time(&profile, &traits), fits, "{refused_ms:?} {answered_ms}");
+        }
     }
 }
