@@ -113,7 +113,13 @@ fn main() -> anyhow::Result<ExitCode> {
     let summary = tiers::walk_all(&walks, &|done, walk, result| {
         let mut stderr = std::io::stderr().lock();
         let name = profiles::name(&walk.profile);
-        let _ = writeln!(stderr, "{done}/{all} --profile {name} {}: {} states", walk.bounds, result.states);
+        // At once: the report comes after the last walk, which may be hours away or never.
+        let end = if result.violation.is_some() { "an invariant does not hold" } else { "no violation" };
+        let _ = writeln!(
+            stderr,
+            "{done}/{all} --profile {name} {}: {} states, {end}",
+            walk.bounds, result.states
+        );
     });
     let fast = args.profile.is_empty() && !args.deep;
     let passed = report(&mut out, &summary, fast, args.list)?;
