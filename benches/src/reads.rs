@@ -149,7 +149,7 @@ impl StoredBank {
             "tombstones": true, "honours_deadline": true, "max_skew_ms": 500, "can_cancel": true, "can_recall": true,
             "has_callback": true, "has_statement": false,
         });
-        let profile_hash = format!("sha256(convert_to('{profile}'::jsonb::text, 'UTF8'))");
+        let profile_hash = format!("switch_profile_hash('{profile}')");
         let insert = format!(
             "BEGIN;
              SET LOCAL session_replication_role = replica;

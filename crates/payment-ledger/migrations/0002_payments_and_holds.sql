@@ -1,23 +1,21 @@
 -- Payments with their holds and timeline. The payment row is the record; the workflow's memory is not.
 
+CREATE FUNCTION switch_profile_hash(profile jsonb) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT sha256(convert_to(profile::text, 'UTF8'))
+$$;
+
 -- The profiles that payments were accepted with, each once, under the hash of its contents. A change of configuration never changes an
 -- accepted payment: a profile that differs is another row.
 CREATE TABLE switch_profiles (
     profile_hash bytea PRIMARY KEY,
     profile      jsonb NOT NULL,
-    CONSTRAINT switch_profiles_hash_of_contents CHECK (profile_hash = sha256(convert_to(profile::text, 'UTF8')))
+    CONSTRAINT switch_profiles_hash_of_contents CHECK (profile_hash = switch_profile_hash(profile))
 );
 
-CREATE FUNCTION refuse_profile_change() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'a switch profile is written once: % refused', TG_OP USING ERRCODE = 'restrict_violation';
-END
-$$;
-
-CREATE TRIGGER switch_profiles_unchanged BEFORE UPDATE OR DELETE ON switch_profiles
-    FOR EACH ROW EXECUTE FUNCTION refuse_profile_change();
+CREATE TRIGGER switch_profiles_append_only BEFORE UPDATE OR DELETE ON switch_profiles
+    FOR EACH ROW EXECUTE FUNCTION refuse_change();
 CREATE TRIGGER switch_profiles_no_truncate BEFORE TRUNCATE ON switch_profiles
-    FOR EACH STATEMENT EXECUTE FUNCTION refuse_profile_change();
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
 CREATE TABLE payments (
     payment_id          text        PRIMARY KEY,

@@ -61,7 +61,7 @@ async fn a_switch_profile_is_stored_once_and_never_changes(pool: PgPool) {
         "TRUNCATE switch_profiles",
     ] {
         let refused = bank.refused(change).await;
-        assert!(refused.1.contains("a switch profile is written once"), "{change}: {refused:?}");
+        assert!(refused.1.contains("switch_profiles is append-only"), "{change}: {refused:?}");
     }
     let other = bank.refused("INSERT INTO switch_profiles VALUES (sha256('other'), '{}')").await;
     assert!(other.1.contains("switch_profiles_hash_of_contents"), "{other:?}");

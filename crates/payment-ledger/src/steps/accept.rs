@@ -114,7 +114,7 @@ async fn insert(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<String>
         new.iter().map(|payment| payment.profile.restore_customer_after_ms.map(|ms| ms as f64)).collect();
     Ok(sqlx::query_scalar!(
         "WITH profiles AS (
-             SELECT number - 1 AS number, profile, sha256(convert_to(profile::text, 'UTF8')) AS profile_hash
+             SELECT number - 1 AS number, profile, switch_profile_hash(profile) AS profile_hash
              FROM unnest($11::jsonb[]) WITH ORDINALITY AS configured (profile, number)),
          stored AS (
              INSERT INTO switch_profiles (profile_hash, profile)

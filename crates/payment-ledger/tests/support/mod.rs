@@ -207,7 +207,7 @@ impl Bank {
 
     /// Stores a switch profile, which may be of a later release; returns its hash, as SQL.
     pub(crate) async fn store_profile(&self, profile: &serde_json::Value) -> String {
-        let hash = format!("sha256(convert_to('{profile}'::jsonb::text, 'UTF8'))");
+        let hash = format!("switch_profile_hash('{profile}')");
         self.sql(&format!("INSERT INTO switch_profiles VALUES ({hash}, '{profile}') ON CONFLICT DO NOTHING"))
             .await;
         hash
