@@ -5,7 +5,7 @@
 //! variables. States are compared by a hash of 128 bits; with 10^8 states the probability that any two collide is
 //! below 10^-21.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::BuildHasher as _;
 
 use foldhash::quality::FixedState;
@@ -18,6 +18,9 @@ use crate::replay::Progress;
 use crate::state::{State, WorkflowState};
 use crate::words;
 use crate::workflow::PortCall;
+
+/// How many states [`describe_dead_end`] visits.
+const DEAD_END_STATES_MAX: usize = 100_000;
 
 /// The result of one search.
 #[derive(Debug)]
@@ -194,6 +197,36 @@ fn dead_end(states: usize, benign: &[(u32, u32)], finished: &[u32]) -> Option<u3
         }
     }
     can_end.iter().position(|ends| !ends).map(index)
+}
+
+/// Where a dead end leads: the moves to the farthest state that benign moves reach from it, and the benign moves there, in words. Valid
+/// as [`describe`].
+#[must_use]
+pub fn describe_dead_end(model: &Model, first_states: &[State], dead_end: &Sequence) -> Option<Vec<String>> {
+    let (first, rest) = dead_end.0.split_first()?;
+    let mut state = first_states.get(usize::from(*first))?.clone();
+    for choice in rest {
+        state = moves(model, &state, false).into_iter().nth(usize::from(*choice))?.next;
+    }
+    let benign =
+        |state: &State| moves(model, state, true).into_iter().enumerate().filter(|(_, step)| step.benign);
+    let mut known: HashSet<u128, FixedState> = HashSet::from_iter([fingerprint(&state)]);
+    let mut open = VecDeque::from([(dead_end.clone(), state)]);
+    let mut farthest = None;
+    while let Some((sequence, state)) = open.pop_front() {
+        for (taken, Move { next, .. }) in benign(&state) {
+            if known.len() < DEAD_END_STATES_MAX && known.insert(fingerprint(&next)) {
+                let mut longer = sequence.clone();
+                longer.0.push(u16::try_from(taken).ok()?);
+                open.push_back((longer, next));
+            }
+        }
+        farthest = Some((sequence, state));
+    }
+    let (sequence, state) = farthest?;
+    let mut lines = describe(model, first_states, &sequence)?.split_off(dead_end.0.len());
+    lines.extend(benign(&state).map(|(_, step)| format!("possible there: {}", step.description)));
+    Some(lines)
 }
 
 fn index(at: usize) -> u32 {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use payment_protocol::SwitchProfile;
 use payment_protocol::profile::{Rail, Strategy};
 
-use crate::invariants::Violation;
+use crate::invariants::{self, Violation};
 use crate::model::{Model, WalkBounds};
 use crate::search::{self, SearchResult, Sequence};
 use crate::state::{Budget, State};
@@ -173,7 +173,7 @@ impl Walk {
 }
 
 /// Every accepted profile with one decision and without faults; the representative ones and every rail also with one fault, with one fault
-/// of the switch, with one lost commit, with two runs alive at once, and with a decision on false evidence, at every point. About a
+/// of the switch (a rail also with both), with one lost commit, with two runs alive at once, and with a decision on false evidence, at every point. About a
 /// minute.
 ///
 /// Not walked: see [`NOT_WALKED`].
@@ -205,6 +205,7 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
         let profile = profiles::named(rail.as_str())?;
         walks.push(Walk::new(profile.clone(), 1, 0, 0).with_events(1));
         walks.push(Walk::new(profile.clone(), 0, 1, 1).with_events(1));
+        walks.push(Walk::new(profile.clone(), 1, 1, 0).with_events(0));
         walks.push(Walk::new(profile.clone(), 0, 0, 1).with_lost_commits(1).with_events(1));
         walks.push(Walk::new(profile.clone(), 0, 0, 0).with_second_runs(1).with_events(0));
         walks.push(Walk::new(profile, 0, 1, 1).with_false_decisions(1).with_events(0));
@@ -285,10 +286,8 @@ pub fn walk_all(walks: &[Walk], progress: &(dyn Fn(usize, &Walk, &SearchResult) 
                     let Ok(model) = Model::new(walk.profile.clone(), walk.bounds) else { continue };
                     let result = search::search(&model, &walk.first_states(), walk.states_max);
                     let branches = coverage::branches(&model);
-                    let description = result
-                        .violation
-                        .as_ref()
-                        .and_then(|(_, sequence)| search::describe(&model, &walk.first_states(), sequence));
+                    let description =
+                        result.violation.as_ref().and_then(|violation| describe(walk, &model, violation));
                     if let Ok(mut summary) = summary.lock() {
                         summary.add(walk, &result, branches, description);
                         progress(usize::try_from(summary.walks).unwrap_or(0), walk, &result);
@@ -298,6 +297,21 @@ pub fn walk_all(walks: &[Walk], progress: &(dyn Fn(usize, &Walk, &SearchResult) 
         }
     });
     summary.into_inner().unwrap_or_default()
+}
+
+/// The moves of a violation in words. A dead end is followed to where its benign moves lead.
+fn describe(
+    walk: &Walk,
+    model: &Model,
+    (violation, sequence): &(Violation, Sequence),
+) -> Option<Vec<String>> {
+    let first_states = walk.first_states();
+    let mut lines = search::describe(model, &first_states, sequence)?;
+    if *violation == invariants::NO_DEAD_END {
+        lines.push("from there, without a further fault:".into());
+        lines.extend(search::describe_dead_end(model, &first_states, sequence)?);
+    }
+    Some(lines)
 }
 
 impl Summary {

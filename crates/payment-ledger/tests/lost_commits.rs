@@ -79,6 +79,19 @@ async fn a_callback_alone_does_not_replace_a_lost_attempt(pool: PgPool) {
     assert_eq!(ruling, FinalStatusRuling::First);
 }
 
+/// A rail answers a query only some time after the transfer. Without a recorded attempt that time begins with the acceptance, as soon as
+/// the switch has reported a transfer; otherwise the payment would wait for it for ever.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i16_a_transfer_that_was_only_reported_has_an_age(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Reserved, "k").await;
+    bank.ledger.store_callback(&success(&p, &event(&p, "settled"))).await.unwrap();
+    assert_eq!(bank.ledger.first_attempt(&p.id).await.unwrap().age_ms, None);
+    let begun = bank.ledger.begin_cancel(&p.id, &Cause::ReserveUnknown, false).await.unwrap();
+    assert!(!begun.never_sent, "{begun:?}");
+    assert!(bank.ledger.first_attempt(&p.id).await.unwrap().age_ms.is_some());
+}
+
 /// The answer to an attempt whose record is gone writes the record again, and operators are notified, once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn an_answer_without_its_attempt_restores_the_record(pool: PgPool) {

@@ -313,6 +313,15 @@ pub fn never_sent(facts: &Facts) -> bool {
     facts.attempts == 0 && !facts.attempts_uncertain && !is_reported_unexpectedly(facts)
 }
 
+/// Whether a cancel that begins marks the payment as one whose record may lack attempts. `submit_scheduled`: the workflow scheduled a
+/// submit, or does not know, so the database may have lost the commit of an attempt. A report of the transfer says the same. What an
+/// answer of the switch proves depends on the age of the transfer, and only a marked payment without a recorded attempt has one.
+#[must_use]
+pub fn may_lack_attempts(facts: &Facts, submit_scheduled: bool) -> bool {
+    let is_undecided = facts.state.end().is_none() && facts.final_status.is_none();
+    is_undecided && facts.attempts == 0 && (submit_scheduled || is_reported_unexpectedly(facts))
+}
+
 /// Ruling on a debit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DebitRuling {

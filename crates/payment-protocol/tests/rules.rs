@@ -226,6 +226,25 @@ fn a_success_without_an_attempt_forbids_a_release_without_a_cancel() {
     assert_eq!(rules::release(&void), ReleaseRuling::Release);
 }
 
+/// A payment without a recorded attempt has no age, and what depends on the age would wait for ever, unless the payment is marked.
+#[test]
+fn i16_a_reported_transfer_without_an_attempt_marks_the_payment() {
+    let kept_return = Facts { has_unbooked_return: true, ..held() };
+    let reported = Facts { reported_without_attempt: true, ..held() };
+    let decided = Facts { final_status: Some(FinalStatus::Void), ..reported.clone() };
+    let recorded = Facts { reported_without_attempt: true, ..sent() };
+    for (name, facts, submit_scheduled, expected) in [
+        ("nothing is known", held(), false, false),
+        ("a submit was scheduled", held(), true, true),
+        ("the switch reported the transfer", reported, false, true),
+        ("money of it came back", kept_return, false, true),
+        ("the switch decided", decided, true, false),
+        ("an attempt is recorded", recorded, true, false),
+    ] {
+        assert_eq!(rules::may_lack_attempts(&facts, submit_scheduled), expected, "{name}");
+    }
+}
+
 /// Every combination of facts that a rule of money reads.
 fn all_facts() -> Vec<Facts> {
     let holds = [None, Some(HoldStatus::Open), Some(HoldStatus::Debited), Some(HoldStatus::Released)];

@@ -116,9 +116,7 @@ impl Bank {
 
     /// Begins a cancel attempt.
     pub fn begin_cancel(&mut self, cause: &Cause, deadline_ms: i64, submit_scheduled: bool) -> CancelContext {
-        if submit_scheduled && self.attempts == 0 && !self.ended() && self.final_status.is_none() {
-            self.attempts_uncertain = true;
-        }
+        self.attempts_uncertain |= rules::may_lack_attempts(&self.facts_now(), submit_scheduled);
         let facts = self.facts_now();
         let context = CancelContext {
             end: facts.state.end(),

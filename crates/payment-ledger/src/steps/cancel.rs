@@ -15,8 +15,8 @@ use crate::{Ledger, LedgerError, writes};
 
 impl Ledger {
     /// Marks the payment as cancelling for `cause` (the first recorded cause is kept) and returns what the cancel has to know.
-    /// `submit_scheduled`: the workflow scheduled a submit, or does not know. Without a recorded attempt, the database may have
-    /// lost the commit of one; the payment is marked, so that "never sent" is not believed.
+    /// `submit_scheduled`: the workflow scheduled a submit, or does not know. A payment whose record may lack attempts is marked, so
+    /// that "never sent" is not believed.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -28,8 +28,7 @@ impl Ledger {
     ) -> Result<CancelContext, LedgerError> {
         let mut tx = self.pool.begin().await?;
         let mut locked = lock_payment(&mut tx, payment_id).await?;
-        let is_open = locked.facts.state.end().is_none() && locked.facts.final_status.is_none();
-        if is_open && submit_scheduled && locked.facts.attempts == 0 && !locked.facts.attempts_uncertain {
+        if !locked.facts.attempts_uncertain && rules::may_lack_attempts(&locked.facts, submit_scheduled) {
             sqlx::query!(
                 "UPDATE payments SET attempts_uncertain = true WHERE payment_id = $1",
                 payment_id.as_str(),
