@@ -114,7 +114,11 @@ fn main() -> anyhow::Result<ExitCode> {
         let mut stderr = std::io::stderr().lock();
         let name = profiles::name(&walk.profile);
         // At once: the report comes after the last walk, which may be hours away or never.
-        let end = if result.violation.is_some() { "an invariant does not hold" } else { "no violation" };
+        let end = match (&result.violation, result.cut_off) {
+            (Some(_), _) => "an invariant does not hold",
+            (None, true) => "cut off",
+            (None, false) => "no violation",
+        };
         let _ = writeln!(
             stderr,
             "{done}/{all} --profile {name} {}: {} states, {end}",
