@@ -193,3 +193,16 @@ pub(super) async fn ends(pool: &PgPool, payment_ids: &[String]) -> anyhow::Resul
     let lost = i64::try_from(payment_ids.len())? - compensated - settled;
     Ok(Ends { p50_ms, p99_ms, compensated, lost })
 }
+
+/// The timeline of payments that ended in the same way: each entry, and the median of its time after the acceptance in milliseconds, by
+/// the database's clock.
+pub(super) async fn timeline(pool: &PgPool, payment_ids: &[String]) -> anyhow::Result<Vec<(String, f64)>> {
+    let entries = sqlx::query_as(
+        "SELECT min(detail), percentile_cont(0.5) WITHIN GROUP (ORDER BY ms)
+         FROM (SELECT row_number() OVER (PARTITION BY t.payment_id ORDER BY t.entry_id) AS n, t.detail,
+                      extract(epoch FROM t.happened_at - p.accepted_at)::float8 * 1000 AS ms
+               FROM timeline t JOIN payments p USING (payment_id) WHERE payment_id = ANY($1)) AS entries
+         GROUP BY n ORDER BY n",
+    );
+    Ok(entries.bind(payment_ids).fetch_all(pool).await?)
+}

@@ -109,6 +109,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let ends = load::ends(&pool, &load.payment_ids).await?;
     ensure!(ends.lost == 0, "{} of {payments} payments have not ended", ends.lost);
     let alone_p50_ms = load::ends(&pool, &alone.payment_ids).await?.p50_ms;
+    print_now("\nms after the acceptance, of a payment alone\n")?;
+    for (entry, ms) in load::timeline(&pool, &alone.payment_ids).await? {
+        print_now(&format!("{ms:>8.2} {entry}\n"))?;
+    }
     let per_payment = |value: f64| round2(value / payments as f64);
     let used = after.since(&before);
     print_now(&used.table(payments))?;
