@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
+mod support;
+
 use payment_ledger::Ledger;
 use payment_ledger::durability::CommitLossReason::{self, StandbyNotAwaited, SynchronousCommitOff};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgPool};
+use support::{Bank, Stage, event, success};
 
 /// Changes the default of every new session on the test's database.
 async fn set_synchronous_commit(pool: &PgPool, level: &str) {
@@ -52,4 +55,47 @@ async fn a_service_session_sees_that_the_server_may_lose_commits(
     let (reasons, _) = reported(&connect).await;
     assert!(reasons.contains(&StandbyNotAwaited), "{reasons:?}");
     owner.close().await;
+}
+
+/// What a lease or a mark saves is a repetition: its commit does not wait for the disk or a standby. The commit of every step does.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn only_leases_and_marks_do_not_wait_for_the_disk(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Accepted, "k").await;
+    let server: String = sqlx::query_scalar("SELECT current_setting('synchronous_commit')")
+        .fetch_one(&bank.pool)
+        .await
+        .unwrap();
+    for table in ["payments", "inbox"] {
+        bank.sql(&format!(
+            "CREATE FUNCTION {table}_committed() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN INSERT INTO committed VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
+             CREATE TABLE IF NOT EXISTS committed (level text);
+             CREATE CONSTRAINT TRIGGER {table}_committed AFTER UPDATE ON {table} DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION {table}_committed()"
+        ))
+        .await;
+    }
+    let waited = async |step: &str, expected: &str| {
+        let levels = bank.words("DELETE FROM committed RETURNING level").await;
+        assert!(!levels.is_empty() && levels.iter().all(|level| level == expected), "{step}: {levels:?}");
+    };
+    let ledger = &bank.ledger;
+    assert_eq!(ledger.claim_accepted(1, 1_000, 10).await.unwrap().len(), 1);
+    waited("claim_accepted", "off").await;
+    ledger.mark_started(&p.id).await.unwrap();
+    waited("mark_started", "off").await;
+    bank.reserve(&p).await;
+    waited("reserve", &server).await;
+    assert_eq!(ledger.claim_idle(1, 0).await.unwrap().len(), 1);
+    waited("claim_idle", "off").await;
+    bank.attempt(&p).await;
+    waited("record_attempt", &server).await;
+    ledger.store_callback(&success(&p, &event(&p, "s"))).await.unwrap();
+    waited("store_callback", &server).await;
+    bank.sql("UPDATE inbox SET next_delivery_at = clock_timestamp(); DELETE FROM committed").await;
+    let messages = ledger.claim_undelivered(1, 0).await.unwrap();
+    waited("claim_undelivered", "off").await;
+    ledger.mark_delivered(messages[0].inbox_id).await.unwrap();
+    waited("mark_delivered", "off").await;
 }

@@ -147,7 +147,9 @@ impl Ledger {
                    LIMIT $1)
                UPDATE payments p
                SET start_lease_until = clock_timestamp() + $2 * interval '1 millisecond'
+               -- A lost lease is a repeated start: its commit does not wait for the disk or a standby.
                WHERE p.payment_id = ANY (ARRAY (SELECT payment_id FROM due))
+                 AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
                RETURNING p.payment_id, p.source_account, p.amount_minor, p.currency, p.profile_hash, p.resume_count,
                          p.workflow_id, p.accepted_at,
                          NOT p.attempts_uncertain AND clock_timestamp() > p.valid_until AS "too_late!",
@@ -224,7 +226,8 @@ impl Ledger {
                      AND greatest(updated_at, liveness_checked_at) < statement_timestamp() - $2 * interval '1 millisecond'
                    ORDER BY greatest(updated_at, liveness_checked_at) LIMIT $1 FOR UPDATE SKIP LOCKED)
                UPDATE payments p SET liveness_checked_at = clock_timestamp()
-               FROM due WHERE p.payment_id = due.payment_id
+               -- A lost claim is a repeated check: its commit does not wait for the disk or a standby.
+               FROM due WHERE p.payment_id = due.payment_id AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
                RETURNING p.payment_id, p.workflow_id"#,
             limit,
             liveness_check_after_ms as f64,
@@ -308,13 +311,14 @@ impl Ledger {
 }
 
 async fn write_started(pool: &PgPool, payment_ids: &[String]) -> Result<(), LedgerError> {
-    // A row that a step has locked goes on, and needs no mark: the other rows do not wait for it. `state || ''` fits no index of accepted payments: while the statistics are older than a backlog, the planner takes such an
+    // A lost mark is a repeated start: its commit does not wait for the disk or a standby. A row that a step has locked goes on, and needs no mark: the other rows do not wait for it. `state || ''` fits no index of accepted payments: while the statistics are older than a backlog, the planner takes such an
     // index for empty and reads all of it.
     sqlx::query!(
         "UPDATE payments
          SET state = 'started', started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()
          WHERE payment_id IN (SELECT payment_id FROM payments WHERE payment_id = ANY ($1) AND state || '' = 'accepted'
-                              FOR NO KEY UPDATE SKIP LOCKED)",
+                              FOR NO KEY UPDATE SKIP LOCKED)
+           AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'",
         payment_ids,
     )
     .execute(pool)

@@ -56,7 +56,8 @@ impl Ledger {
                    SET delivery_attempts = delivery_attempts + 1,
                        next_delivery_at = clock_timestamp()
                            + least($2 * (2 ^ least(delivery_attempts, 12)), 300000) * interval '1 millisecond'
-                   FROM due WHERE i.inbox_id = due.inbox_id
+                   -- A lost claim is a repeated delivery: its commit does not wait for the disk or a standby.
+                   FROM due WHERE i.inbox_id = due.inbox_id AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
                    RETURNING i.inbox_id, i.payment_id, i.kind, i.switch, i.event_id, i.decision_id)
                SELECT claimed.inbox_id, claimed.payment_id, claimed.kind, p.workflow_id, p.ended_at IS NOT NULL AS "ended!",
                       c.status AS "status?", c.reason AS "reason?", claimed.event_id, claimed.decision_id, d.action AS "action?"
@@ -96,9 +97,14 @@ impl Ledger {
 }
 
 async fn write_delivered(pool: &PgPool, inbox_ids: &[i64]) -> Result<(), LedgerError> {
-    sqlx::query!("UPDATE inbox SET delivered_at = clock_timestamp() WHERE inbox_id = ANY ($1)", inbox_ids)
-        .execute(pool)
-        .await?;
+    // A lost mark is a repeated delivery: its commit does not wait for the disk or a standby.
+    sqlx::query!(
+        "UPDATE inbox SET delivered_at = clock_timestamp()
+         WHERE inbox_id = ANY ($1) AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'",
+        inbox_ids,
+    )
+    .execute(pool)
+    .await?;
     Ok(())
 }
 
