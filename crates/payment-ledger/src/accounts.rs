@@ -220,7 +220,7 @@ pub async fn internal_balance(
     let balance_minor = sqlx::query_scalar!(
         r#"SELECT (coalesce((SELECT balance_minor FROM sealed_balances WHERE account_id = $1), 0)
                    + coalesce((SELECT sum(CASE WHEN j.credit_account = $1 THEN j.amount_minor ELSE -j.amount_minor END)
-                               FROM journal_unsealed u JOIN journal j USING (entry_id)
+                               FROM journal_unsealed u CROSS JOIN LATERAL (SELECT * FROM journal WHERE entry_id = u.entry_id LIMIT 1) j
                                WHERE $1 IN (j.credit_account, j.debit_account)), 0))::bigint AS "balance_minor!""#,
         account.account(currency),
     )

@@ -139,7 +139,7 @@ impl Ledger {
             UnsealedCount,
             r#"SELECT count(*) AS "count!",
                       coalesce(extract(epoch FROM clock_timestamp() - min(j.posted_at)), 0)::bigint AS "oldest_s!"
-               FROM journal_unsealed u LEFT JOIN journal j USING (entry_id)"#
+               FROM journal_unsealed u LEFT JOIN LATERAL (SELECT * FROM journal WHERE entry_id = u.entry_id LIMIT 1) j ON true"#
         )
         .fetch_one(&self.pool)
         .await?)

@@ -317,7 +317,7 @@ async fn available(
                                    WHERE debit_account = $1 AND posted_at >= date_trunc('hour', $2::timestamptz, 'UTC')
                                      AND (posted_at, entry_id) <= ($2, $3)), 0)
                        + coalesce((SELECT sum(CASE WHEN j.credit_account = $1 THEN j.amount_minor ELSE -j.amount_minor END)
-                                   FROM journal_unsealed u JOIN journal j USING (entry_id)
+                                   FROM journal_unsealed u CROSS JOIN LATERAL (SELECT * FROM journal WHERE entry_id = u.entry_id LIMIT 1) j
                                    WHERE $1 IN (j.credit_account, j.debit_account)
                                      AND j.posted_at < date_trunc('hour', $2::timestamptz, 'UTC')), 0))::bigint AS "minor!""#,
             account.account_id,

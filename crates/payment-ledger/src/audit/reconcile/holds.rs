@@ -139,7 +139,7 @@ impl Ledger {
                FROM accounts a
                LEFT JOIN sealed_balances b USING (account_id)
                LEFT JOIN (SELECT m.account_id, sum(m.minor) AS minor
-                          FROM journal_unsealed u JOIN journal j USING (entry_id)
+                          FROM journal_unsealed u CROSS JOIN LATERAL (SELECT * FROM journal WHERE entry_id = u.entry_id LIMIT 1) j
                           CROSS JOIN LATERAL (VALUES (j.credit_account, j.amount_minor), (j.debit_account, -j.amount_minor))
                               AS m (account_id, minor)
                           GROUP BY m.account_id) AS w USING (account_id)
@@ -247,7 +247,7 @@ impl Ledger {
                    SELECT (coalesce((SELECT balance_minor FROM sealed_balances b WHERE b.account_id = a.account_id), 0)
                            + coalesce((SELECT sum(CASE WHEN j.credit_account = a.account_id THEN j.amount_minor
                                                        ELSE -j.amount_minor END)
-                                       FROM journal_unsealed u JOIN journal j USING (entry_id)
+                                       FROM journal_unsealed u CROSS JOIN LATERAL (SELECT * FROM journal WHERE entry_id = u.entry_id LIMIT 1) j
                                        WHERE a.account_id IN (j.credit_account, j.debit_account)), 0))::bigint AS minor) AS held
                CROSS JOIN LATERAL (
                    SELECT coalesce(sum(amount_minor), 0)::bigint AS minor

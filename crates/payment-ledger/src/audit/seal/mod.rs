@@ -87,13 +87,14 @@ impl Ledger {
 }
 
 /// Unsealed entries that exist. An entry deleted from the journal before it was sealed stays in `journal_unsealed`, where
-/// [`verify`] reports it, and does not block the others.
+/// [`verify`] reports it, and does not block the others. LATERAL and LIMIT here and wherever unsealed entries are read: whatever the
+/// statistics say, the journal is read by its key, and not all of it.
 async fn unsealed_entries(tx: &mut PgConnection, size: BatchSize) -> Result<Vec<SealedEntry>, LedgerError> {
     let entries = sqlx::query_as!(
         SealedEntry,
         "SELECT j.entry_id, j.operation_key, j.payment_id, j.kind, j.debit_account, j.credit_account, j.amount_minor,
                 j.currency, j.posted_at
-         FROM journal_unsealed u JOIN journal j USING (entry_id)
+         FROM journal_unsealed u CROSS JOIN LATERAL (SELECT * FROM journal WHERE entry_id = u.entry_id LIMIT 1) j
          ORDER BY u.entry_id LIMIT $1",
         size.0,
     )
