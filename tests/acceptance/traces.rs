@@ -186,7 +186,7 @@ async fn s3_8_one_trace_leads_from_the_request_to_the_tenants_webhook() -> anyho
         ("payment-worker",    "client",   "start workflow",            "POST /api/v1/payments"),
         ("payment-worker",    "internal", "InterBankPaymentWorkflow",  "POST /api/v1/payments"),
         ("payment-worker",    "internal", "reserve_and_submit",        "POST /api/v1/payments"),
-        ("payment-worker",    "client",   "query transfer",            "reserve_and_submit"),
+        ("payment-worker",    "client",   "read clock",                "reserve_and_submit"),
         ("payment-worker",    "client",   "submit transfer",           "reserve_and_submit"),
         ("payments-api",      "server",   "POST /callbacks/{switch}",  "POST /api/v1/payments"),
         ("payments-api",      "client",   "signal workflow",           "POST /callbacks/{switch}"),

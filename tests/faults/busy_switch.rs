@@ -21,8 +21,9 @@ const WITHIN: Duration = Duration::from_secs(60);
 async fn r35_requests_to_a_busy_switch_wait_for_its_retry_after() -> anyhow::Result<()> {
     // One system per operation, since a `Retry-After` holds back all requests to the switch.
     try_join!(
-        assert_settles("busy-submit", "submit"),
-        assert_settles("busy-query", "query"),
+        assert_settles("busy-submit", "submit", json!({"submit": [busy_fault()]})),
+        // The query follows a submit without an answer.
+        assert_settles("busy-query", "query", json!({"submit": ["drop_request"], "query": [busy_fault()]})),
         assert_cancelled("busy-cancel"),
     )?;
     Ok(())
@@ -68,13 +69,9 @@ fn busy_fault() -> Value {
     json!({"fault": {"busy_s": RETRY_AFTER.as_secs()}, "times": BUSY_ANSWERS})
 }
 
-async fn assert_settles(name: &str, operation: &str) -> anyhow::Result<()> {
-    let (system, payment) = pay_while_busy(
-        name,
-        SystemOptions::default().with_long_attempts(),
-        json!({operation: [busy_fault()]}),
-    )
-    .await?;
+async fn assert_settles(name: &str, operation: &str, behaviour: Value) -> anyhow::Result<()> {
+    let (system, payment) =
+        pay_while_busy(name, SystemOptions::default().with_long_attempts(), behaviour).await?;
     assert_retry_after_respected(&system, &payment, operation).await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     ensure!(system.switch.request_count(&payment.reference, "submit").await? <= i64::from(BUSY_ANSWERS) + 1);

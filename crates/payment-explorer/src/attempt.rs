@@ -26,6 +26,8 @@ use crate::replay::{Exchange, Index, Interner, Progress, Replay};
 pub enum Activity {
     /// Submit.
     Submit,
+    /// The first submit attempt, recorded with the reserve.
+    FirstSubmit,
     /// Cancel, for this cause, and whether a submit was scheduled.
     Cancel(Cause, bool),
     /// Recall.
@@ -306,6 +308,7 @@ pub fn advance(
     port.0.run(async move {
         match activity {
             Activity::Submit => submit::attempt(port, payment).await.map(AttemptOutcome::Submit),
+            Activity::FirstSubmit => submit::first_attempt(port, payment).await.map(AttemptOutcome::Submit),
             Activity::Cancel(..) => cancel::attempt(port, payment).await.map(AttemptOutcome::Cancel),
             Activity::Recall => recall::attempt(port, payment).await.map(AttemptOutcome::Recall),
             Activity::Poll => poll::poll(port, payment).await.map(AttemptOutcome::Poll),

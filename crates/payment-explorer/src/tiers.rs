@@ -85,8 +85,8 @@ const LOST_AND_FAULTY: &[&str] = &[
 const WITHOUT_REFERENCES: &str = "validate:query+deadline+cancel+recall";
 /// How many of the representative profiles the fast tier walks with faults of the switch.
 const WITH_SWITCH_FAULTS: usize = 4;
-/// More states than any walk of the fast tier has.
-const STATES_MAX: usize = 40_000_000;
+/// More states than any walk has, about 15 GB of memory.
+const STATES_MAX: usize = 120_000_000;
 
 /// What no tier walks, in words; printed with the counts.
 pub const NOT_WALKED: &[&str] = &[

@@ -223,6 +223,53 @@ async fn a_step_in_a_group_writes_what_it_writes_alone(options: PgPoolOptions, c
     bank.close().await;
 }
 
+/// Reserve with the first attempt writes what the two steps write one after the other, in one transaction.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn reserve_with_attempt_writes_what_both_steps_write(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let (run, now) = (support::first_run(), at(SWITCH_NOW_MS));
+    let both = bank.payment_at(Stage::Accepted, "both").await;
+    let transfer = bank.ledger.reserve_with_attempt(&bank.payment(&both).await, &run, now, Some("m")).await;
+    let each = bank.payment_at(Stage::Accepted, "each").await;
+    assert_eq!(bank.reserve(&each).await, ReserveOutcome::Held);
+    let (_, other) = bank.ledger.record_attempt(&each.id, &run, now, false, Some("m")).await.unwrap();
+    assert_eq!(rows(&bank, &both).await, rows(&bank, &each).await);
+    let (transfer, other) = (transfer.unwrap(), other.unwrap());
+    assert_eq!(
+        (transfer.money, transfer.deadline, transfer.destination_account),
+        (other.money, other.deadline, other.destination_account)
+    );
+    let transactions = format!(
+        "SELECT count(DISTINCT t) FROM (SELECT xmin::text AS t FROM journal WHERE payment_id = '{id}'
+         UNION ALL SELECT xmin::text FROM submissions WHERE payment_id = '{id}') AS rows",
+        id = both.id
+    );
+    assert_eq!(bank.number(&transactions).await, 1);
+    bank.audit().await;
+}
+
+/// Where one of the two steps is refused or recorded, reserve with the first attempt does nothing, and the steps are made one by one.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn reserve_with_attempt_does_both_or_nothing(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let cancelled = bank.payment_at(Stage::Accepted, "cancelled").await;
+    bank.customer_cancel(&cancelled).await;
+    let reported = bank.payment_at(Stage::Accepted, "reported").await;
+    bank.ledger.store_callback(&success(&reported, &event(&reported, "s"))).await.unwrap();
+    let reserved = bank.payment_at(Stage::Reserved, "reserved").await;
+    let mut order = bank.order("poor");
+    order.source_account = bank.open("poor", AMOUNT_MINOR - 1).await;
+    let poor = bank.accept(&order).await;
+    for p in [&cancelled, &reported, &reserved, &poor] {
+        let (payment, before) = (bank.payment(p).await, rows(&bank, p).await);
+        let run = support::first_run();
+        let transfer = bank.ledger.reserve_with_attempt(&payment, &run, at(SWITCH_NOW_MS), None).await;
+        assert_eq!(transfer, None);
+        assert_eq!(rows(&bank, p).await, before);
+    }
+    bank.audit().await;
+}
+
 /// Makes the database run this statement when a transaction with more than one reserve commits.
 async fn at_commit_of_groups(bank: &Bank, statement: &str) {
     bank.sql(&format!(

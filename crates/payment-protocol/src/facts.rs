@@ -125,4 +125,16 @@ impl Facts {
             has_unbooked_return: false,
         }
     }
+
+    /// These facts after `run` has reserved.
+    #[must_use]
+    pub fn held(&self, run: &RunId) -> Self {
+        Self {
+            state: PaymentState::Reserved,
+            run_id: Some(run.clone()),
+            reserve: Some(ReserveRecord::Held),
+            hold: Some(HoldStatus::Open),
+            ..self.clone()
+        }
+    }
 }

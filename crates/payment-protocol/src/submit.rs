@@ -135,9 +135,22 @@ pub trait SubmitPort {
 /// # Errors
 /// The port's own error: nothing is known, and the attempt may be repeated.
 pub async fn attempt<P: SubmitPort>(port: &P, payment: &Payment) -> Result<SubmitAttemptOutcome, P::Error> {
-    if let Some(known) = known_outcome(port, payment).await? {
-        return Ok(known);
+    match known_outcome(port, payment).await? {
+        Some(known) => Ok(known),
+        None => first_attempt(port, payment).await,
     }
+}
+
+/// Makes a submit attempt without a look for an earlier one: the first attempt of a payment, recorded in the transaction that reserves
+/// its amount. Nothing can have been sent before it, and the reserve's key is what says so. Only for a switch that deduplicates
+/// ([`SwitchProfile::forbids_second_attempt`]): a database that lost both records would send again.
+///
+/// # Errors
+/// The port's own error: nothing is known, and [`attempt`] repeats it.
+pub async fn first_attempt<P: SubmitPort>(
+    port: &P,
+    payment: &Payment,
+) -> Result<SubmitAttemptOutcome, P::Error> {
     let n = match port.record_attempt().await? {
         AttemptRuling::Send(n) => n,
         AttemptRuling::Settled => return Ok(SubmitAttemptOutcome::Settled),

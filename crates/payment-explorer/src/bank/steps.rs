@@ -8,8 +8,10 @@ use payment_protocol::facts::{FinalStatus, HoldStatus, RecallRecord, ReserveReco
 use payment_protocol::port::{
     DebitOutcome, FenceOutcome, NeedsOperatorOutcome, ReleaseOutcome, ReserveOutcome,
 };
-use payment_protocol::rules::{self, Bearer, DebitRuling, ReleaseRuling, ReserveRuling, RestoreRuling};
-use payment_protocol::{FinalState, PaymentState, SwitchProfile};
+use payment_protocol::rules::{
+    self, AttemptRuling, Bearer, DebitRuling, ReleaseRuling, ReserveRuling, RestoreRuling,
+};
+use payment_protocol::{FinalState, Payment, PaymentState, SwitchProfile};
 
 use super::exceptions::Exception;
 use super::record::{Bank, FROZEN, RunNumber, run_id};
@@ -51,6 +53,19 @@ impl Bank {
                 ReserveOutcome::Held
             }
         }
+    }
+
+    /// Reserves for `run` and records the first submit attempt, or changes nothing. Returns whether it did: only where nothing is
+    /// recorded yet, and both are allowed.
+    pub fn reserve_with_attempt(&mut self, run: RunNumber, payment: &Payment) -> bool {
+        let mut both = self.clone();
+        let is_new = self.reserve.is_none() && both.reserve(run) == ReserveOutcome::Held;
+        let is_recorded =
+            is_new && both.record_attempt(run, payment, 0, false, false) == AttemptRuling::Send(1);
+        if is_recorded {
+            *self = both;
+        }
+        is_recorded
     }
 
     fn refuse(&mut self, refusal: ReserveRefusal) {

@@ -6,6 +6,7 @@ use payment_protocol::port::{
     AccountLockOutcome, CancelOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
 };
 use payment_protocol::recall::RecallAttemptOutcome;
+use payment_protocol::rules::AttemptRuling;
 use payment_protocol::submit::SubmitAttemptOutcome;
 use payment_protocol::{PaymentState, SwitchProfile};
 
@@ -13,7 +14,7 @@ use super::answers::{CallResult, call_results};
 use super::collector::MoveList;
 use super::engine::abandon;
 use super::read_back;
-use crate::attempt::{ActiveAttempt, Activity, AttemptOutcome};
+use crate::attempt::{ActiveAttempt, Activity, AttemptCall, AttemptOutcome, AttemptReply};
 use crate::bank::{Bank, RunNumber};
 use crate::model::Model;
 use crate::replay::Progress;
@@ -56,6 +57,10 @@ fn present_call(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortC
         }
         PortCall::WaitWithinSla | PortCall::WaitUntilEvent => wait(list, running, call),
         PortCall::Lock => lock(list, running),
+        PortCall::Reserve => {
+            ledger_step(list, running, call);
+            reserve_with_attempt(list, running);
+        }
         _ => ledger_step(list, running, call),
     }
 }
@@ -198,6 +203,43 @@ fn ledger_step(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCa
     }
 }
 
+/// Reserve and the first submit attempt in one transaction of our ledger; the transfer is sent next. Where a commit may be lost the
+/// worker does not do this; the walks with lost commits do.
+fn reserve_with_attempt(list: &mut MoveList<'_>, running: &RunningWorkflow) {
+    let (model, run) = (list.model, running.run);
+    if model.profile().forbids_second_attempt() {
+        return;
+    }
+    let mut recorded = list.from.clone();
+    if !recorded.bank.reserve_with_attempt(run, model.payment()) {
+        return;
+    }
+    let mut next = recorded.clone();
+    next.tried_to_send = true;
+    reply_to(model, &mut next, &PortCall::Reserve, PortReply::Reserve(ReserveOutcome::Held));
+    let ruling = AttemptReply::RecordAttempt(AttemptRuling::Send(1));
+    next.current = Some(ActiveAttempt {
+        activity: model.intern_activity(Activity::FirstSubmit),
+        run,
+        history: vec![model.attempt_exchange(AttemptCall::RecordAttempt, ruling)],
+    });
+    if let Some(left) = next.budget.lost_commits.checked_sub(1) {
+        let mut lost = next.clone();
+        lost.budget.lost_commits = left;
+        lost.bank = list.from.bank.clone();
+        list.push(lost, false, || {
+            "ledger: reserve and the first attempt commit, and the commit is lost".into()
+        });
+    }
+    list.push(next, true, || "ledger: reserve, and record the first attempt".into());
+    if let Some(left) = recorded.budget.faults.checked_sub(1) {
+        recorded.budget.faults = left;
+        list.push(recorded, false, || {
+            "ledger: reserve and the first attempt commit, and the worker crashes".into()
+        });
+    }
+}
+
 fn writes(call: &PortCall) -> bool {
     matches!(
         call,
@@ -273,6 +315,7 @@ fn attempt(list: &mut MoveList<'_>, running: &RunningWorkflow, port_call: &PortC
 pub(super) fn activity_name(activity: &Activity) -> &'static str {
     match activity {
         Activity::Submit => "submit",
+        Activity::FirstSubmit => "first submit",
         Activity::Cancel(..) => "cancel",
         Activity::Recall => "recall",
         Activity::Poll => "poll",

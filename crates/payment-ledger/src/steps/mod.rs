@@ -4,6 +4,7 @@ pub mod accept;
 pub mod account_lock;
 pub mod cancel;
 pub mod debit;
+pub mod first_steps;
 pub mod recall;
 pub mod release;
 pub mod reserve;

@@ -202,9 +202,9 @@ fn hold(locked: &LockedPayment, run: &RunId) -> Changes {
 }
 
 /// A reserve in a group: the account can be charged, and no limit bounds it.
-struct ReserveStep {
-    payment: Payment,
-    run: RunId,
+pub(crate) struct ReserveStep {
+    pub(crate) payment: Payment,
+    pub(crate) run: RunId,
 }
 
 impl GroupStep for ReserveStep {

@@ -80,10 +80,10 @@ impl Ledger {
             // The facts may have changed while this waited for the account.
             locked = lock_payment(&mut tx, payment_id).await?;
         }
-        if matches!(step.rule(&locked)?, (AttemptRuling::Send(_), _)) {
+        if matches!(step.rule(&locked, &locked.facts)?, (AttemptRuling::Send(_), _)) {
             locked.rail_id = rail_id::mint(&mut tx, &locked).await?;
         }
-        let (ruling, attempt) = step.rule(&locked)?;
+        let (ruling, attempt) = step.rule(&locked, &locked.facts)?;
         let Some((changes, transfer)) = attempt else { return Ok((ruling, None)) };
         changes::write(&mut tx, &[(&locked, &changes)]).await?;
         tx.commit().await?;
@@ -233,26 +233,26 @@ fn outgoing_transfer(locked: &LockedPayment, name: TransferName, deadline: Times
 
 /// An attempt to record.
 #[derive(Clone)]
-struct AttemptStep {
-    payment_id: PaymentId,
-    run: RunId,
-    switch_now: Timestamp,
-    tried_before: bool,
-    marker: Option<String>,
+pub(crate) struct AttemptStep {
+    pub(crate) payment_id: PaymentId,
+    pub(crate) run: RunId,
+    pub(crate) switch_now: Timestamp,
+    pub(crate) tried_before: bool,
+    pub(crate) marker: Option<String>,
 }
 
 impl AttemptStep {
-    /// The ruling; if the attempt may be sent, what to write and what to send.
-    fn rule(
+    /// The ruling on these facts of the payment; if the attempt may be sent, what to write and what to send.
+    pub(crate) fn rule(
         &self,
         locked: &LockedPayment,
+        facts: &Facts,
     ) -> Result<(AttemptRuling, Option<(Changes, OutgoingTransfer)>), LedgerError> {
-        let first =
-            FirstAttempt { age_ms: locked.facts.first_attempt_age_ms, deadline: locked.submit_deadline };
+        let first = FirstAttempt { age_ms: facts.first_attempt_age_ms, deadline: locked.submit_deadline };
         let facts = Facts {
             first_attempt_age_ms: first
                 .older_age_ms(Some(self.switch_now), locked.profile.submit_deadline_ms),
-            ..locked.facts.clone()
+            ..facts.clone()
         };
         let ruling = rules::attempt(&facts, &self.run, &locked.profile, self.tried_before);
         let AttemptRuling::Send(attempt) = ruling else { return Ok((ruling, None)) };
@@ -300,7 +300,7 @@ impl GroupStep for AttemptStep {
         if locked.profile.needs_account_lock() {
             return Ok(None);
         }
-        let (ruling, attempt) = self.rule(locked)?;
+        let (ruling, attempt) = self.rule(locked, &locked.facts)?;
         Ok(Some(match attempt {
             Some((changes, transfer)) => (changes, (ruling, Some(transfer))),
             None => (Changes::default(), (ruling, None)),

@@ -32,6 +32,10 @@ const NOT_COMPARED: &[(&str, &str)] = &[
     ("lookup_key", READS),
     ("named_transaction", READS),
     ("transfer_name", READS),
+    (
+        "reserve_with_attempt",
+        "writes what reserve and record_attempt write, or nothing: tests/group_commit.rs",
+    ),
     ("record_listed_returns", "finds the returns of a statement, each of which is then what store_return is"),
     ("store_posting", "appends a line that no rule reads"),
     ("due_recalls", READS),

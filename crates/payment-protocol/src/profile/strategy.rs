@@ -5,7 +5,8 @@ use crate::state::text_enum;
 text_enum!(
     /// How a submit is made safe to repeat (S0.11).
     Strategy {
-        /// A: query by reference first, and send only what the switch does not know.
+        /// A: query by reference first, and send only what the switch does not know. An attempt that is recorded with the reserve is
+        /// the first, and needs no query.
         Query = "query",
         /// B: our reference is in the request, and the switch deduplicates by it.
         Reference = "reference",

@@ -53,8 +53,8 @@ pub struct FirstStepsActivities {
 
 #[activities]
 impl FirstStepsActivities {
-    /// Reserves the amount and, if the switch is quick, makes one submit attempt. Only for a switch at which a submit may be
-    /// repeated: an activity that is lost with its worker is made again.
+    /// Reserves the amount and, if the switch is quick, makes one submit attempt, recorded with the reserve in the plain case. Only for a
+    /// switch at which a submit may be repeated: an activity that is lost with its worker is made again.
     #[activity(name = "reserve_and_submit")]
     pub async fn reserve_and_submit(
         self: Arc<Self>,
@@ -62,14 +62,24 @@ impl FirstStepsActivities {
         payment: Payment,
     ) -> Result<FirstSteps, ActivityError> {
         let run = run_id(&ctx)?;
-        let reserve = self.ledger.try_reserve(&payment, &run).await?;
-        let permit = match reserve {
-            ReserveOutcome::Held => self.switch.local_submits.permit(&payment.profile.switch),
-            _ => None,
+        let Some(_permit) = self.switch.local_submits.permit(&payment.profile.switch) else {
+            let reserve = self.ledger.try_reserve(&payment, &run).await?;
+            return Ok(FirstSteps { reserve, submit: None });
         };
-        let Some(_permit) = permit else { return Ok(FirstSteps { reserve, submit: None }) };
         let began = Instant::now();
-        let tried = self.switch.try_submit(&payment, run, false).await;
+        let tried = match self.switch.try_first_submit(&payment, run.clone()).await {
+            Some(tried) => {
+                self.ledger.wake_relay.fire();
+                tried
+            }
+            None => {
+                let reserve = self.ledger.try_reserve(&payment, &run).await?;
+                if reserve != ReserveOutcome::Held {
+                    return Ok(FirstSteps { reserve, submit: None });
+                }
+                self.switch.try_submit(&payment, run, false).await
+            }
+        };
         let submit = tried.outcome.map_or_else(
             |error| LocalSubmit::Repeat {
                 failure: failure_kind(&error),
@@ -78,7 +88,7 @@ impl FirstStepsActivities {
             },
             LocalSubmit::Outcome,
         );
-        Ok(FirstSteps { reserve, submit: Some(submit) })
+        Ok(FirstSteps { reserve: ReserveOutcome::Held, submit: Some(submit) })
     }
 }
 

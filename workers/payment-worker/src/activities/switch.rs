@@ -105,12 +105,32 @@ impl SwitchActivities {
 
     /// One submit attempt. An error says that its outcome is unknown, and when to repeat it.
     pub(super) async fn try_submit(&self, payment: &Payment, run: RunId, tried_before: bool) -> SubmitTry {
-        let session = self.session(payment);
-        let adapter = SubmitAdapter::new(session, run, tried_before);
+        let adapter = SubmitAdapter::new(self.session(payment), run, tried_before);
+        let outcome = submit::attempt(&adapter, payment).await;
+        self.submit_try(&adapter, outcome)
+    }
+
+    /// Reserves, and makes the first submit attempt, which the ledger records with the reserve. `None`: it made no attempt, and whether
+    /// it reserved is unknown.
+    pub(super) async fn try_first_submit(&self, payment: &Payment, run: RunId) -> Option<SubmitTry> {
+        let adapter = SubmitAdapter::new(self.session(payment), run, false);
+        if !adapter.reserve_with_attempt().await {
+            return None;
+        }
+        let outcome = submit::first_attempt(&adapter, payment).await;
+        Some(self.submit_try(&adapter, outcome))
+    }
+
+    fn submit_try(
+        &self,
+        adapter: &SubmitAdapter<'_>,
+        outcome: Result<SubmitAttemptOutcome, SubmitAdapterError>,
+    ) -> SubmitTry {
+        let session = adapter.session;
         let not_sent = |kind, error: &SubmitAdapterError| {
             Err(retryable(kind, &error.to_string(), session.retry_after()))
         };
-        let outcome = match submit::attempt(&adapter, payment).await {
+        let outcome = match outcome {
             Ok(SubmitAttemptOutcome::Accepted) => Ok(SubmitOutcome::Accepted),
             Ok(SubmitAttemptOutcome::Refused { reason }) => Ok(SubmitOutcome::Refused { reason }),
             Ok(SubmitAttemptOutcome::Settled) => Ok(SubmitOutcome::Settled),
@@ -130,7 +150,7 @@ impl SwitchActivities {
                 not_sent("switch_listing_unavailable", &error)
             }
         };
-        self.local_submits.record(&payment.profile.switch, outcome.is_ok(), adapter.slowest_answer());
+        self.local_submits.record(&session.payment.profile.switch, outcome.is_ok(), adapter.slowest_answer());
         SubmitTry { outcome, sent_nothing: adapter.sent_nothing(), retry_after: session.retry_after() }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use payment_ledger::LedgerError;
+use payment_ledger::steps::submit::OutgoingTransfer;
 use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::ids::{RunId, SwitchName};
@@ -61,6 +62,14 @@ pub(crate) enum SubmitAdapterError {
     },
 }
 
+/// What an attempt needs from the switch before it is recorded.
+struct Prepared {
+    /// The switch's clock.
+    switch_now: Timestamp,
+    /// The position in the switch's statement, where nothing else shows the transfer.
+    marker: Option<String>,
+}
+
 /// The port of one submit attempt.
 pub(crate) struct SubmitAdapter<'a> {
     pub(crate) session: SwitchSession<'a>,
@@ -100,6 +109,47 @@ impl<'a> SubmitAdapter<'a> {
         Duration::from_millis(self.slowest_answer_ms.load(Ordering::Relaxed))
     }
 
+    /// Reserves for the run and records this attempt, the payment's first, in one transaction. Returns whether it did; otherwise nothing
+    /// is known, and the two steps are made one by one.
+    pub(crate) async fn reserve_with_attempt(&self) -> bool {
+        let SwitchSession { ledger, payment, .. } = self.session;
+        let Ok(Prepared { switch_now, marker }) = self.prepare().await else { return false };
+        let transfer = ledger.reserve_with_attempt(payment, &self.run, switch_now, marker.as_deref()).await;
+        transfer.map(|transfer| self.keep_attempt(1, transfer)).is_some()
+    }
+
+    /// Reads what an attempt needs from the switch before it is recorded.
+    async fn prepare(&self) -> Result<Prepared, SubmitAdapterError> {
+        let switch = || self.session.payment.profile.switch.clone();
+        let client =
+            self.session.client().map_err(|detail| SubmitAdapterError::SwitchNotConfigured { detail })?;
+        if !client.permits_submit() {
+            return Err(SubmitAdapterError::SubmitsHeldBack { switch: switch() });
+        }
+        let switch_now = client
+            .switch_now()
+            .await
+            .map_err(|detail| SubmitAdapterError::SwitchClock { switch: switch(), detail })?;
+        let mut marker = None;
+        if self.session.reads_back() {
+            // The only attempt is not spent while the listing cannot be read.
+            let account = self.session.lookup_key().await?.creditor_account;
+            client
+                .marker(&account)
+                .await
+                .map_err(|detail| SubmitAdapterError::ListingUnavailable { switch: switch(), detail })?;
+        } else if self.session.reads_statement_only() {
+            marker = client.statement_position().await;
+        }
+        Ok(Prepared { switch_now, marker })
+    }
+
+    fn keep_attempt(&self, n: u32, transfer: OutgoingTransfer) {
+        let deadline = transfer.deadline;
+        // Set once: an adapter serves one attempt.
+        let _ = self.attempt.set((n, self.session.order(transfer), deadline));
+    }
+
     /// Waits for an answer of the switch, and remembers how long.
     async fn timed<T>(&self, answer: impl Future<Output = T>) -> T {
         let began = Instant::now();
@@ -137,35 +187,16 @@ impl SubmitPort for SubmitAdapter<'_> {
     }
 
     async fn record_attempt(&self) -> Result<AttemptRuling, SubmitAdapterError> {
+        if let Some((n, ..)) = self.attempt.get() {
+            return Ok(AttemptRuling::Send(*n));
+        }
         let SwitchSession { ledger, payment, .. } = self.session;
-        let switch = || payment.profile.switch.clone();
-        let client =
-            self.session.client().map_err(|detail| SubmitAdapterError::SwitchNotConfigured { detail })?;
-        if !client.permits_submit() {
-            return Err(SubmitAdapterError::SubmitsHeldBack { switch: switch() });
-        }
-        let switch_now = client
-            .switch_now()
-            .await
-            .map_err(|detail| SubmitAdapterError::SwitchClock { switch: switch(), detail })?;
-        let mut marker = None;
-        if self.session.reads_back() {
-            // The only attempt is not spent while the listing cannot be read.
-            let account = self.session.lookup_key().await?.creditor_account;
-            client
-                .marker(&account)
-                .await
-                .map_err(|detail| SubmitAdapterError::ListingUnavailable { switch: switch(), detail })?;
-        } else if self.session.reads_statement_only() {
-            marker = client.statement_position().await;
-        }
+        let Prepared { switch_now, marker } = self.prepare().await?;
         let (ruling, transfer) = ledger
             .record_attempt(&payment.payment_id, &self.run, switch_now, self.tried_before, marker.as_deref())
             .await?;
         if let (AttemptRuling::Send(n), Some(transfer)) = (ruling, transfer) {
-            let deadline = transfer.deadline;
-            // Set once: an adapter serves one attempt.
-            let _ = self.attempt.set((n, self.session.order(transfer), deadline));
+            self.keep_attempt(n, transfer);
         }
         Ok(ruling)
     }
