@@ -13,6 +13,12 @@ pub(crate) const CHANNEL: &str = "outbox_appended";
 /// # Errors
 /// [`OutboxError`]; harmless, since relays also poll.
 pub async fn wake_relay(pool: &PgPool) -> Result<(), OutboxError> {
-    sqlx::query!("SELECT pg_notify($1, '') AS notified", CHANNEL).fetch_one(pool).await?;
+    // A notification writes a commit record, which need not wait for the disk.
+    sqlx::query!(
+        "SELECT set_config('synchronous_commit', 'off', true) AS disk, pg_notify($1, '') AS notified",
+        CHANNEL
+    )
+    .fetch_one(pool)
+    .await?;
     Ok(())
 }

@@ -305,7 +305,13 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]; harmless, since the starters also poll.
     pub async fn wake_starters(&self) -> Result<(), LedgerError> {
-        sqlx::query!("SELECT pg_notify($1, '') AS notified", START_CHANNEL).fetch_one(&self.pool).await?;
+        // A notification writes a commit record: without the setting it would wait for the disk, and the payment with it.
+        sqlx::query!(
+            "SELECT set_config('synchronous_commit', 'off', true) AS disk, pg_notify($1, '') AS notified",
+            START_CHANNEL
+        )
+        .fetch_one(&self.pool)
+        .await?;
         Ok(())
     }
 }
