@@ -92,6 +92,7 @@ const STATES_MAX: usize = 120_000_000;
 pub const NOT_WALKED: &[&str] = &[
     "a lost commit with a fault and a customer's or account's event (limits: decision 0020)",
     "a lost commit and a loss of Temporal's record together (payctl restore-check)",
+    "a transfer sent within the first workflow task whose records and reply are lost together (kept out by the settings check of decision 0025)",
     "three runs alive at once; two runs alive at once with another fault",
     "two other payments to one account; false evidence in two decisions, or in a correction",
     "a stranger's transfer as the only candidate after our marker; a copy that lags beyond the deadline (limits: decision 0008)",

@@ -58,6 +58,10 @@ impl GroupStep for FirstSteps {
         locked: &LockedPayment,
         account: Option<&LockedAccount>,
     ) -> Result<Option<(Changes, OutgoingTransfer)>, LedgerError> {
+        // Not the first attempt, or not one that is safe to repeat.
+        if locked.facts.attempts > 0 || locked.profile.forbids_second_attempt() {
+            return Ok(None);
+        }
         let Some((reserved, ReserveOutcome::Held)) = self.reserve.decide(locked, account)? else {
             return Ok(None);
         };

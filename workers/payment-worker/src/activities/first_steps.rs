@@ -67,11 +67,9 @@ impl FirstStepsActivities {
             return Ok(FirstSteps { reserve, submit: None });
         };
         let began = Instant::now();
-        let tried = match self.switch.try_first_submit(&payment, run.clone()).await {
-            Some(tried) => {
-                self.ledger.wake_relay.fire();
-                tried
-            }
+        let reserved = || self.ledger.wake_relay.fire();
+        let tried = match self.switch.try_first_submit(&payment, run.clone(), reserved).await {
+            Some(tried) => tried,
             None => {
                 let reserve = self.ledger.try_reserve(&payment, &run).await?;
                 if reserve != ReserveOutcome::Held {

@@ -110,13 +110,19 @@ impl SwitchActivities {
         self.submit_try(&adapter, outcome)
     }
 
-    /// Reserves, and makes the first submit attempt, which the ledger records with the reserve. `None`: it made no attempt, and whether
-    /// it reserved is unknown.
-    pub(super) async fn try_first_submit(&self, payment: &Payment, run: RunId) -> Option<SubmitTry> {
+    /// Reserves, calls `reserved`, and makes the first submit attempt, which the ledger records with the reserve. `None`: it made no
+    /// attempt, and whether it reserved is unknown.
+    pub(super) async fn try_first_submit(
+        &self,
+        payment: &Payment,
+        run: RunId,
+        reserved: impl FnOnce(),
+    ) -> Option<SubmitTry> {
         let adapter = SubmitAdapter::new(self.session(payment), run, false);
         if !adapter.reserve_with_attempt().await {
             return None;
         }
+        reserved();
         let outcome = submit::first_attempt(&adapter, payment).await;
         Some(self.submit_try(&adapter, outcome))
     }
