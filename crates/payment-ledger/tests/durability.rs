@@ -59,13 +59,10 @@ async fn a_service_session_sees_that_the_server_may_lose_commits(
 
 /// What a lease or a mark saves is a repetition: its commit does not wait for the disk or a standby. The commit of every step does.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn only_leases_and_marks_do_not_wait_for_the_disk(pool: PgPool) {
-    let bank = Bank::new(pool);
+async fn only_leases_and_marks_do_not_wait_for_the_disk(options: PgPoolOptions, connect: PgConnectOptions) {
+    let connect = connect.options([("synchronous_commit", "on")]);
+    let bank = Bank::with_connections(options, connect, 2).await;
     let p = bank.payment_at(Stage::Accepted, "k").await;
-    let server: String = sqlx::query_scalar("SELECT current_setting('synchronous_commit')")
-        .fetch_one(&bank.pool)
-        .await
-        .unwrap();
     for table in ["payments", "inbox"] {
         bank.sql(&format!(
             "CREATE FUNCTION {table}_committed() RETURNS trigger LANGUAGE plpgsql AS
@@ -86,16 +83,18 @@ async fn only_leases_and_marks_do_not_wait_for_the_disk(pool: PgPool) {
     ledger.mark_started(&p.id).await.unwrap();
     waited("mark_started", "off").await;
     bank.reserve(&p).await;
-    waited("reserve", &server).await;
+    waited("reserve", "on").await;
     assert_eq!(ledger.claim_idle(1, 0).await.unwrap().len(), 1);
     waited("claim_idle", "off").await;
     bank.attempt(&p).await;
-    waited("record_attempt", &server).await;
+    waited("record_attempt", "on").await;
     ledger.store_callback(&success(&p, &event(&p, "s"))).await.unwrap();
-    waited("store_callback", &server).await;
-    bank.sql("UPDATE inbox SET next_delivery_at = clock_timestamp(); DELETE FROM committed").await;
+    waited("store_callback", "on").await;
+    bank.sql("UPDATE inbox SET next_delivery_at = clock_timestamp()").await;
+    waited("a commit of this test", "on").await;
     let messages = ledger.claim_undelivered(1, 0).await.unwrap();
     waited("claim_undelivered", "off").await;
     ledger.mark_delivered(messages[0].inbox_id).await.unwrap();
     waited("mark_delivered", "off").await;
+    bank.close().await;
 }
