@@ -33,6 +33,8 @@ impl Bank {
             currency: "USD",
             switch_proxy: Some(gate.url.clone()),
             temporal_address: Some(format!("http://{}", temporal.address)),
+            // Each submit is then an activity of its own, which queries first: a fault can come between reserve and submit.
+            commits_may_be_lost: true,
             ..SystemOptions::default()
         };
         // Longer than Temporal takes to give the tasks of a stopped worker to another one.
