@@ -203,11 +203,7 @@ fn dead_end(states: usize, benign: &[(u32, u32)], finished: &[u32]) -> Option<u3
 /// as [`describe`].
 #[must_use]
 pub fn describe_dead_end(model: &Model, first_states: &[State], dead_end: &Sequence) -> Option<Vec<String>> {
-    let (first, rest) = dead_end.0.split_first()?;
-    let mut state = first_states.get(usize::from(*first))?.clone();
-    for choice in rest {
-        state = moves(model, &state, false).into_iter().nth(usize::from(*choice))?.next;
-    }
+    let (state, _) = replay(model, first_states, dead_end)?;
     let benign =
         |state: &State| moves(model, state, true).into_iter().enumerate().filter(|(_, step)| step.benign);
     let mut known: HashSet<u128, FixedState> = HashSet::from_iter([fingerprint(&state)]);
@@ -253,6 +249,13 @@ fn fingerprint(state: &State) -> u128 {
 /// [`search`] with this model, because the search determines the canonical histories.
 #[must_use]
 pub fn describe(model: &Model, first_states: &[State], sequence: &Sequence) -> Option<Vec<String>> {
+    let (state, mut lines) = replay(model, first_states, sequence)?;
+    lines.extend(words::books(&state));
+    Some(lines)
+}
+
+/// The state after a sequence, and its moves in words.
+fn replay(model: &Model, first_states: &[State], sequence: &Sequence) -> Option<(State, Vec<String>)> {
     let (first, rest) = sequence.0.split_first()?;
     let mut state = first_states.get(usize::from(*first))?.clone();
     let mut lines = vec![format!("accepted; the account has the funds: {}", state.bank.funds)];
@@ -261,6 +264,5 @@ pub fn describe(model: &Model, first_states: &[State], sequence: &Sequence) -> O
         lines.push(next.description);
         state = next.next;
     }
-    lines.extend(words::books(&state));
-    Some(lines)
+    Some((state, lines))
 }

@@ -174,8 +174,8 @@ impl Walk {
 }
 
 /// Every accepted profile with one decision and without faults; the representative ones and every rail also with one fault, with one fault
-/// of the switch (a rail also with both), with one lost commit, with two runs alive at once, and with a decision on false evidence, at every point. About a
-/// minute.
+/// of the switch (a rail also with both), with one lost commit, with two runs alive at once, and with a decision on false evidence, at every point. Some
+/// minutes.
 ///
 /// Not walked: see [`NOT_WALKED`].
 ///
