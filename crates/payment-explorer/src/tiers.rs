@@ -75,11 +75,17 @@ const RESTORING: &[&str] = &[
     "query:query+dedup+tombstone+deadline+cancel+recall+callback+restore",
     "at_most_once:recall+callback+statement+restore",
 ];
-/// Profiles walked with a lost commit and a fault of ours; without the customer's and the account's events (limits: decision 0020).
+/// Profiles walked with a lost commit and a fault of ours; without the customer's and the account's events (limits: decisions 0020 and
+/// 0025). At the last five the first attempt may be recorded together with the reserve.
 const LOST_AND_FAULTY: &[&str] = &[
     "query:query+deadline+callback",
     "at_most_once:cancel+callback",
     "write_ahead:query+deadline+cancel+callback",
+    "query:query+dedup+tombstone+deadline+cancel+recall+callback",
+    "reference:dedup+tombstone+deadline+cancel+recall+callback",
+    "query:query+dedup+callback",
+    "rtp",
+    "pix",
 ];
 /// The representative profile of a switch without references.
 const WITHOUT_REFERENCES: &str = "validate:query+deadline+cancel+recall";
@@ -92,7 +98,7 @@ const STATES_MAX: usize = 120_000_000;
 pub const NOT_WALKED: &[&str] = &[
     "a lost commit with a fault and a customer's or account's event (limits: decision 0020)",
     "a lost commit and a loss of Temporal's record together (payctl restore-check)",
-    "a transfer sent within the first workflow task whose records and reply are lost together (kept out by the settings check of decision 0025)",
+    "a transfer sent within the first workflow task whose records and reply are lost together, if the repeated reserve is then refused (limits: decision 0025)",
     "three runs alive at once; two runs alive at once with another fault",
     "two other payments to one account; false evidence in two decisions, or in a correction",
     "a stranger's transfer as the only candidate after our marker; a copy that lags beyond the deadline (limits: decision 0008)",

@@ -79,7 +79,7 @@ async fn run_forward<P: PaymentPort>(
         port.reject(&invalid).await;
         return NextStep::Finished(Err(PaymentError::Invalid(invalid)));
     }
-    if let Err(step) = reserve(port, compensations).await {
+    if let Err(step) = reserve(port, payment, compensations).await {
         return step;
     }
 
@@ -105,7 +105,11 @@ async fn run_forward<P: PaymentPort>(
 
 /// Runs the step reserve. Key `{payment_id}:reserve`; compensation: release, key `{tx_id}:comp-reserve`.
 /// Unknown outcome: cancel, then release, which fences a reserve that has not reached the ledger.
-async fn reserve<P: PaymentPort>(port: &P, compensations: &mut Compensations) -> Result<(), NextStep> {
+async fn reserve<P: PaymentPort>(
+    port: &P,
+    payment: &Payment,
+    compensations: &mut Compensations,
+) -> Result<(), NextStep> {
     compensations.register(Compensation::Release);
     match port.reserve().await {
         ReserveOutcome::Held => {
@@ -120,6 +124,10 @@ async fn reserve<P: PaymentPort>(port: &P, compensations: &mut Compensations) ->
         ReserveOutcome::AnotherRun => Err(run_recovery(port, compensations).await),
         ReserveOutcome::Differs => Err(NextStep::Finished(Err(PaymentError::InputDiffers))),
         ReserveOutcome::Unknown => {
+            // The first attempt may be sent together with reserve, by a worker that died before it could report.
+            if !payment.profile.forbids_second_attempt() {
+                compensations.schedule_submit();
+            }
             compensations.register(Compensation::Cancel);
             Err(NextStep::Compensate(Cause::ReserveUnknown))
         }

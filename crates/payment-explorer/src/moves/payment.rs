@@ -227,6 +227,7 @@ fn reserve_with_attempt(list: &mut MoveList<'_>, running: &RunningWorkflow) {
         let mut lost = next.clone();
         lost.budget.lost_commits = left;
         lost.bank = list.from.bank.clone();
+        sent_without_a_trace(list, &lost, running);
         list.push(lost, false, || {
             "ledger: reserve and the first attempt commit, and the commit is lost".into()
         });
@@ -238,6 +239,22 @@ fn reserve_with_attempt(list: &mut MoveList<'_>, running: &RunningWorkflow) {
             "ledger: reserve and the first attempt commit, and the worker crashes".into()
         });
     }
+}
+
+/// The failover that loses the commit also ends the worker, which has sent the transfer or is about to: neither our books nor Temporal
+/// know of it, and reserve is made again. Not where that one may be refused, which ends the payment: see
+/// [`crate::tiers::NOT_WALKED`].
+fn sent_without_a_trace(list: &mut MoveList<'_>, lost: &State, running: &RunningWorkflow) {
+    if list.from.budget.events > 0 {
+        return;
+    }
+    let mut next = lost.clone();
+    super::engine::abandon(&mut next);
+    next.tried_to_send = list.from.tried_to_send;
+    next.workflow = WorkflowState::Running(running.clone());
+    list.push(next, false, || {
+        "ledger: reserve and the first attempt commit, the commit is lost, and so is the reply of the worker, which goes on".into()
+    });
 }
 
 fn writes(call: &PortCall) -> bool {

@@ -134,7 +134,7 @@ fn a_late_final_status_advances_a_payment_that_needs_an_operator() {
 fn r6_a_failed_release_raises_an_alert_and_needs_an_operator() {
     #[rustfmt::skip]
     check(0, vec![
-        (vec![Reply::Reserve(ReserveOutcome::Unknown), VOID, release_failed()], "waits", "reserve cancel:reserve_unknown:unsent release:reserve_unknown alert:no operator:compensation_failed"),
+        (vec![Reply::Reserve(ReserveOutcome::Unknown), VOID, release_failed()], "waits", "reserve cancel:reserve_unknown release:reserve_unknown alert:no operator:compensation_failed"),
         (vec![HELD, submit_refused(), VOID, release_failed()],                  "waits", "reserve submit cancel:submit_refused release:submit_refused alert:no operator:compensation_failed"),
         (vec![HELD, ACCEPTED, SLA, VOID, release_failed(), SUCCESS],            "waits", "reserve submit wait cancel:sla_expired release:sla_expired alert:no operator:compensation_failed await"),
     ]);

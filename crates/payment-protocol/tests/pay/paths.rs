@@ -53,8 +53,9 @@ fn each_outcome_of_reserve_leads_to_its_next_step() {
         (replies(ReserveOutcome::Ended(FinalState::Settled)), "settled",                     "reserve"),
         // A payment that is not the ledger's: the run does nothing more.
         (replies(ReserveOutcome::Differs),                    "differs",                     "reserve"),
-        // The compensation was registered before the step: an unknown reserve is released, which fences it.
-        (unknown,                                             "compensated:reserve_unknown", "reserve cancel:reserve_unknown:unsent release:reserve_unknown"),
+        // The compensation was registered before the step: an unknown reserve is released, which fences it. The first attempt may
+        // have been sent with it.
+        (unknown,                                             "compensated:reserve_unknown", "reserve cancel:reserve_unknown release:reserve_unknown"),
         // Another run owns the payment: recover, and no submit.
         (another,                                             "compensated:interrupted",     "reserve fence cancel:interrupted release:interrupted"),
     ]);

@@ -42,6 +42,22 @@ fn s0_11_at_most_once_reconciles_a_submit_without_an_answer() {
     assert_eq!(run_with(Strategy::WriteAhead, replies), ("compensated:submit_unknown".into(), calls.into()));
 }
 
+/// Only where a second attempt is safe is the first one sent together with the reserve.
+#[test]
+fn an_unknown_reserve_may_have_sent_the_transfer_only_where_a_second_attempt_is_safe() {
+    for (strategy, cancel) in [
+        (Strategy::Reference, "cancel:reserve_unknown"),
+        (Strategy::AtMostOnce, "cancel:reserve_unknown:unsent"),
+        (Strategy::Validate, "cancel:reserve_unknown:unsent"),
+    ] {
+        let replies = vec![Reply::Reserve(ReserveOutcome::Unknown), VOID, released(Cause::ReserveUnknown)];
+        let (end, calls) = run_with(strategy, replies);
+        assert_eq!(end, "compensated:reserve_unknown");
+        let unlock = if strategy == Strategy::Validate { " unlock" } else { "" };
+        assert_eq!(calls, format!("reserve {cancel} release:reserve_unknown{unlock}"), "{strategy:?}");
+    }
+}
+
 #[test]
 fn s1_5_a_switch_without_references_needs_the_account_lock() {
     let lock = Reply::Lock;
