@@ -139,6 +139,7 @@ struct LockedPaymentRow {
     cancel_requested: bool,
     confirmation_mismatch: bool,
     reported_without_attempt: bool,
+    return_reported: bool,
     account_busy: bool,
 }
 
@@ -220,6 +221,8 @@ async fn read_locked(
                   p.workflow_id AS "workflow_id!", p.trace_parent,
                   EXISTS (SELECT FROM switch_callbacks c WHERE c.payment_id = p.payment_id AND c.switch = p.switch
                              AND c.status = 'FAILURE') AS "failure_reported!",
+                  EXISTS (SELECT FROM switch_callbacks c WHERE c.payment_id = p.payment_id AND c.switch = p.switch
+                             AND c.status = 'RETURNED') AS "return_reported!",
                   EXISTS (SELECT FROM decisions d WHERE d.payment_id = p.payment_id AND d.status IN ('proposed', 'confirmed'))
                       AS "decision_open!",
                   h.status AS "hold?",
@@ -337,6 +340,7 @@ impl LockedPaymentRow {
             )?,
             confirmation_mismatch: self.confirmation_mismatch,
             reported_without_attempt: self.reported_without_attempt,
+            returned_without_attempt: self.reported_without_attempt && self.return_reported,
             debit_refused: self.debit_reason.clone(),
             recall: self.recall_record(),
             cancel_requested: self.cancel_requested,

@@ -79,6 +79,36 @@ async fn a_callback_alone_does_not_replace_a_lost_attempt(pool: PgPool) {
     assert_eq!(ruling, FinalStatusRuling::First);
 }
 
+/// A return that found no attempt outweighs an answer that says settled, which was under way when the return came: nothing is debited,
+/// and the switch is asked again.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_answer_older_than_the_return_of_a_lost_attempt_debits_nothing(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = payment_without_its_attempt(&bank, "k").await;
+    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+    bank.ledger.store_callback(&returned(&p, &event(&p, "returned"))).await.unwrap();
+    bank.ledger.record_answer(&p.id, 1, &SendAnswer::Accepted, None, at(SWITCH_NOW_MS)).await.unwrap();
+    let ruling = bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
+    assert_eq!(ruling, FinalStatusRuling::NoAttempt);
+    assert_eq!(bank.debit(&p).await, DebitOutcome::NotConfirmed);
+    let ruling = bank.ledger.record_returned(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
+    assert_eq!(ruling, FinalStatusRuling::First);
+    assert_eq!(bank.debit(&p).await, DebitOutcome::Returned);
+}
+
+/// The answer to us that settled the payment stands for its lost attempt: a later return is a return, and not a report of a stranger.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_return_after_the_debit_of_a_lost_attempt_is_recorded(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = payment_without_its_attempt(&bank, "k").await;
+    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+    bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
+    assert_eq!(bank.debit(&p).await, DebitOutcome::Done);
+    bank.ledger.store_callback(&returned(&p, &event(&p, "returned"))).await.unwrap();
+    assert_eq!(bank.exceptions(&p).await, ["returned_after_debit"]);
+    assert_eq!(bank.column(&p, "final_status").await.as_deref(), Some("returned"));
+}
+
 /// A rail answers a query only some time after the transfer. Without a recorded attempt that time begins with the acceptance, as soon as
 /// the switch has reported a transfer; otherwise the payment would wait for it for ever.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]

@@ -84,6 +84,8 @@ pub struct Facts {
     /// Whether the switch reported SUCCESS although no attempt was recorded: our database may have been restored from
     /// an older backup, so "never sent" is not trusted.
     pub reported_without_attempt: bool,
+    /// Whether such a report was of a return: an answer that says settled may then be older than the return.
+    pub returned_without_attempt: bool,
     /// The ledger refused the debit permanently, for this reason.
     pub debit_refused: Option<String>,
     /// The outcome recorded under recall's key.
@@ -117,6 +119,7 @@ impl Facts {
             final_status: None,
             confirmation_mismatch: false,
             reported_without_attempt: false,
+            returned_without_attempt: false,
             debit_refused: None,
             recall: None,
             cancel_requested: false,

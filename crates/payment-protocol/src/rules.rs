@@ -227,12 +227,18 @@ fn money_report(
     reported: FinalStatus,
 ) -> FinalStatusRuling {
     let is_first_success = reported == FinalStatus::Settled && facts.final_status.is_none();
+    // An answer to us that was recorded stands for the attempt as well.
+    let had_left = matches!(facts.final_status, Some(FinalStatus::Settled | FinalStatus::Returned));
+    let is_expected = facts.attempts > 0 || had_left || (facts.attempts_uncertain && answers_us);
     match compare(expected, report) {
         // A report of another switch never concerns this payment, whether or not anything was sent.
         Err(Difference::Switch) => FinalStatusRuling::Differs(Difference::Switch),
-        _ if facts.attempts == 0 && !(facts.attempts_uncertain && answers_us) => FinalStatusRuling::NoAttempt,
-        // The report that came before the attempt's record may have been of the return: only an answer to us is the latest word.
-        _ if facts.reported_without_attempt && is_first_success && !answers_us => {
+        _ if !is_expected => FinalStatusRuling::NoAttempt,
+        // A report that came before the attempt's record outweighs a callback, which may be older; a return also outweighs an answer
+        // to us, which may have been under way.
+        _ if is_first_success
+            && (facts.returned_without_attempt || facts.reported_without_attempt && !answers_us) =>
+        {
             FinalStatusRuling::NoAttempt
         }
         Err(difference) => FinalStatusRuling::Differs(difference),

@@ -354,6 +354,31 @@ fn a_success_is_compared_by_switch_then_attempt_then_order_fields() {
         assert_eq!(ruled, ruling, "{final_status:?} {answers_us}");
     }
     assert_eq!(rules::returned_report(&reported(None), &expected, &report(), false), First);
+    // The earlier report was of a return: an answer that says settled may have been under way when it came.
+    let returned_first = |attempts, final_status| Facts {
+        returned_without_attempt: true,
+        attempts,
+        attempts_uncertain: true,
+        ..reported(final_status)
+    };
+    for attempts in [0, 1] {
+        for answers_us in [false, true] {
+            let facts = returned_first(attempts, None);
+            assert_eq!(rules::settled_report(&facts, &expected, &report(), answers_us), NoAttempt);
+        }
+        assert_eq!(
+            rules::returned_report(&returned_first(attempts, None), &expected, &report(), true),
+            First
+        );
+        assert_eq!(
+            rules::settled_report(&returned_first(attempts, settled), &expected, &report(), true),
+            Same
+        );
+    }
+    // An answer to us was recorded: what is reported afterwards is of this transfer, although its attempt has no record.
+    let answered = Facts { attempts_uncertain: true, ..facts(0, settled) };
+    assert_eq!(rules::returned_report(&answered, &expected, &report(), false), First);
+    assert_eq!(rules::settled_report(&answered, &expected, &report(), false), Same);
     // A refused payment whose lost attempt is recorded again: the money left, and the payment stays ended.
     let refused = Facts { state: PaymentState::Rejected, ..facts(1, None) };
     assert_eq!(rules::settled_report(&refused, &expected, &report(), true), Contradicts);

@@ -199,6 +199,8 @@ impl Bank {
             final_status: self.final_status,
             confirmation_mismatch: self.exceptions.contain(Exception::ConfirmationMismatch),
             reported_without_attempt: self.exceptions.contain(Exception::SettledWithoutAttempt),
+            returned_without_attempt: self.exceptions.contain(Exception::SettledWithoutAttempt)
+                && self.return_stored,
             debit_refused: self.debit_refused.then(|| FROZEN.to_owned()),
             recall: self.recall,
             cancel_requested: self.cancel_requested,
