@@ -76,10 +76,14 @@ bench_payments() {
   log_step "starting the message broker on port $nats_port"
   start_broker "$nats_port" "$REPLY"
   export MOCK_SWITCH_SETTLE_AFTER_MS=${MOCK_SWITCH_SETTLE_AFTER_MS:-3}
+  case " $* " in
+    # What a lost workflow costs, and not how long it stays unnoticed.
+    *" --lost"*) export PAYMENTS_WORKER__LIVENESS_CHECK_AFTER_MS=5000 PAYMENTS_WORKER__LIVENESS_CHECK_INTERVAL_MS=1000 ;;
+  esac
   start_services
   run_pg psql -X -q -h 127.0.0.1 -p "$pg_port" -U payments -d payments -c 'CREATE EXTENSION pg_stat_statements' ||
     fail "the statements cannot be counted: the extension pg_stat_statements is missing (package postgresql-contrib)"
-  for name in temporal=temporal worker=payment-worker-1 webhook=payments-api relay=background-worker notifier=notifier broker=broker switch=mock-switch; do
+  for name in temporal=temporal worker=payment-worker-1 webhook=payments-api relay=background-worker notifier=notifier broker=broker switch=mock-switch sepa_switch=mock-switch-sepa; do
     pid=$(sed -n 1p "$run_dir"/*-"${name#*=}".process)
     processes+=(--process "${name%%=*}=$pid")
   done

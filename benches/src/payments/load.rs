@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use payment_ledger::Ledger;
 use payment_protocol::ids::{AccountId, TenantId};
 use payment_protocol::money::{Money, parse_currency};
@@ -40,6 +41,19 @@ pub(super) struct Payer {
     /// The session that looks at the ends of payments.
     session: u32,
     next_account: AtomicUsize,
+}
+
+/// What a payment pays, and to whom.
+pub(super) struct Order<'a> {
+    pub(super) amount: &'a str,
+    pub(super) destination: &'a str,
+}
+
+impl Default for Order<'_> {
+    /// The mock switch settles a transfer of this amount.
+    fn default() -> Self {
+        Self { amount: "1.00", destination: "FR-BENCH" }
+    }
 }
 
 /// The payments of a load.
@@ -83,12 +97,17 @@ impl Payer {
     }
 
     /// Makes payments with a number of them in flight: the next one follows when one has ended.
-    pub(super) async fn closed(&self, payments: usize, in_flight: usize) -> anyhow::Result<Load> {
+    pub(super) async fn closed(
+        &self,
+        order: &Order<'_>,
+        payments: usize,
+        in_flight: usize,
+    ) -> anyhow::Result<Load> {
         let next = AtomicUsize::new(0);
         let caller = async || {
             let mut ids = Vec::new();
             while next.fetch_add(1, Ordering::Relaxed) < payments {
-                let (id, end) = self.pay().await?;
+                let (id, end) = self.pay(order).await?;
                 tokio::time::timeout(WITHIN, end).await.with_context(|| format!("{id} has not ended"))??;
                 ids.push(id);
             }
@@ -104,7 +123,7 @@ impl Payer {
         let caller = async || {
             let mut accepted = Vec::new();
             while next.fetch_add(1, Ordering::Relaxed) < payments {
-                accepted.push(self.pay().await?);
+                accepted.push(self.pay(&Order::default()).await?);
             }
             anyhow::Ok(accepted)
         };
@@ -119,9 +138,23 @@ impl Payer {
         Ok(Load { payment_ids, accepted_per_s: Some(accepted_per_s) })
     }
 
-    async fn pay(&self) -> anyhow::Result<(String, oneshot::Receiver<()>)> {
+    /// Makes payments that nobody waits for.
+    pub(super) async fn accept(
+        &self,
+        order: &Order<'_>,
+        payments: usize,
+        connections: usize,
+    ) -> anyhow::Result<Vec<String>> {
+        stream::iter(0..payments)
+            .map(async |_| anyhow::Ok(self.pay(order).await?.0))
+            .buffer_unordered(connections)
+            .try_collect()
+            .await
+    }
+
+    async fn pay(&self, order: &Order<'_>) -> anyhow::Result<(String, oneshot::Receiver<()>)> {
         let n = self.next_account.fetch_add(1, Ordering::Relaxed) % ACCOUNTS;
-        let body = json!({"amount": "1.00", "currency": "EUR", "source_account": account(n), "destination_account": "FR-BENCH"});
+        let body = json!({"amount": order.amount, "currency": "EUR", "source_account": account(n), "destination_account": order.destination});
         let request = self
             .http
             .post(&self.url)

@@ -5,10 +5,14 @@
 //! | `load` | payments over the API, and their ends |
 //! | `processes` | CPU time and memory of each process |
 //! | `stored` | payments of earlier hours, beside which the others are measured |
+//! | `lost` | payments that lose their workflows |
+//! | `backlog` | payments beside a backlog at a switch that hangs |
 //! | `counts` | statements, commits, WAL, and events of Temporal's history |
 
+mod backlog;
 mod counts;
 mod load;
+mod lost;
 mod processes;
 mod stored;
 
@@ -20,7 +24,7 @@ use sqlx::PgPool;
 use workflow_api::TemporalOptions;
 
 use self::counts::Counts;
-use self::load::Payer;
+use self::load::{Order, Payer};
 use self::processes::{Process, Usage};
 use crate::common::{analyze, durable_pool, print_now, round2};
 
@@ -50,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long)]
     temporal_address: String,
     /// A process to measure and its pid; once for each of: temporal, postgres, worker, webhook, relay, notifier, broker, switch,
-    /// switch_postgres
+    /// switch_postgres; for --backlog also sepa_switch
     #[arg(long = "process", value_name = "NAME=PID", required = true, value_parser = processes::parse)]
     processes: Vec<Process>,
     /// Payments to measure
@@ -65,6 +69,12 @@ pub(crate) struct Args {
     /// Store this many settled payments first, with all their rows: about 10 KB each
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     stored: u64,
+    /// Then let this many payments lose their workflows, and measure how fast they are resumed
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    lost: u32,
+    /// Then store this many accepted payments at another switch, which hangs, and measure payments alone beside them
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=2_000_000))]
+    backlog: u32,
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
@@ -73,7 +83,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let payer = Payer::start(pool.clone(), &args.api, &args.api_key).await?;
     let (payments, concurrency) = (args.payments as usize, args.concurrency as usize);
     print_now(&format!("warming up: {} payments\n", concurrency * 4))?;
-    payer.closed(concurrency * 4, concurrency).await?;
+    payer.closed(&Order::default(), concurrency * 4, concurrency).await?;
     settle(&pool).await?;
     let mut database_bytes = None;
     if args.stored > 0 {
@@ -82,7 +92,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     analyze(&pool).await?;
     if args.stored > 0 {
         // What the statistics changed is planned, and the pages in use are read.
-        payer.closed(concurrency * 2, concurrency).await?;
+        payer.closed(&Order::default(), concurrency * 2, concurrency).await?;
         settle(&pool).await?;
     }
 
@@ -95,16 +105,24 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let load = if args.burst {
         payer.burst(payments, concurrency).await?
     } else {
-        payer.closed(payments, concurrency).await?
+        payer.closed(&Order::default(), payments, concurrency).await?
     };
     let seconds = started.elapsed().as_secs_f64();
     settle(&pool).await?;
     let after = Snapshot::take(&pool, &args.processes, &payer).await?;
 
     print_now(&format!("{ALONE} payments alone, one after the other\n"))?;
-    let alone = payer.closed(ALONE, 1).await?;
+    let alone = payer.closed(&Order::default(), ALONE, 1).await?;
     let temporal = TemporalOptions { address: args.temporal_address.clone(), ..TemporalOptions::default() };
     let histories = counts::histories(&temporal, &load.payment_ids, HISTORIES).await?;
+    let backlog = match args.backlog {
+        0 => None,
+        _ => Some(backlog::measure(&args, &pool, &payer, &alone.payment_ids).await?),
+    };
+    let lost = match args.lost {
+        0 => None,
+        _ => Some(lost::measure(&args, &pool, &payer, &temporal).await?),
+    };
 
     let ends = load::ends(&pool, &load.payment_ids).await?;
     ensure!(ends.lost == 0, "{} of {payments} payments have not ended", ends.lost);
@@ -144,6 +162,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         "workflow_tasks": round2(histories.workflow_tasks),
         "rss_mb": rss_mb,
         "compensated": ends.compensated,
+        "backlog": backlog,
+        "lost": lost,
         "others_cpu_share": round2(used.others_cpu_share()),
     });
     print_now(&format!("\n{json}\n"))

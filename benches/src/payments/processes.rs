@@ -8,7 +8,7 @@ use anyhow::Context as _;
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     pub(crate) name: String,
-    pid: u32,
+    pub(super) pid: u32,
 }
 
 /// What a process and its children have used.
