@@ -139,7 +139,7 @@ struct LockedPaymentRow {
     cancel_requested: bool,
     confirmation_mismatch: bool,
     reported_without_attempt: bool,
-    return_reported: bool,
+    returned_without_attempt: bool,
     account_busy: bool,
 }
 
@@ -221,8 +221,6 @@ async fn read_locked(
                   p.workflow_id AS "workflow_id!", p.trace_parent,
                   EXISTS (SELECT FROM switch_callbacks c WHERE c.payment_id = p.payment_id AND c.switch = p.switch
                              AND c.status = 'FAILURE') AS "failure_reported!",
-                  EXISTS (SELECT FROM switch_callbacks c WHERE c.payment_id = p.payment_id AND c.switch = p.switch
-                             AND c.status = 'RETURNED') AS "return_reported!",
                   EXISTS (SELECT FROM decisions d WHERE d.payment_id = p.payment_id AND d.status IN ('proposed', 'confirmed'))
                       AS "decision_open!",
                   h.status AS "hold?",
@@ -235,6 +233,11 @@ async fn read_locked(
                              AND e.closed_at IS NULL) AS "confirmation_mismatch!",
                   EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id AND e.kind = 'settled_without_attempt'
                              AND e.closed_at IS NULL) AS "reported_without_attempt!",
+                  -- Callbacks are read only for the few payments with such an exception.
+                  EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id AND e.kind = 'settled_without_attempt'
+                             AND e.closed_at IS NULL
+                             AND EXISTS (SELECT FROM switch_callbacks c WHERE c.payment_id = p.payment_id AND c.switch = p.switch
+                                            AND c.status = 'RETURNED')) AS "returned_without_attempt!",
                   CASE WHEN p.needs_account_lock THEN EXISTS (
                       SELECT FROM payments o
                       WHERE o.switch = p.switch AND o.destination_account = p.destination_account AND o.ended_at IS NULL
@@ -340,7 +343,7 @@ impl LockedPaymentRow {
             )?,
             confirmation_mismatch: self.confirmation_mismatch,
             reported_without_attempt: self.reported_without_attempt,
-            returned_without_attempt: self.reported_without_attempt && self.return_reported,
+            returned_without_attempt: self.returned_without_attempt,
             debit_refused: self.debit_reason.clone(),
             recall: self.recall_record(),
             cancel_requested: self.cancel_requested,
