@@ -119,37 +119,25 @@ impl Payer {
 
     /// Makes payments as fast as the API accepts them, and waits for their ends.
     pub(super) async fn burst(&self, payments: usize, connections: usize) -> anyhow::Result<Load> {
-        let next = AtomicUsize::new(0);
-        let caller = async || {
-            let mut accepted = Vec::new();
-            while next.fetch_add(1, Ordering::Relaxed) < payments {
-                accepted.push(self.pay(&Order::default()).await?);
-            }
-            anyhow::Ok(accepted)
-        };
         let started = Instant::now();
-        let accepted = try_join_all((0..connections).map(|_| caller())).await?;
+        let accepted = self.accept(&Order::default(), payments, connections).await?;
         let accepted_per_s = payments as f64 / started.elapsed().as_secs_f64();
         let mut payment_ids = Vec::new();
-        for (id, end) in accepted.into_iter().flatten() {
+        for (id, end) in accepted {
             tokio::time::timeout(WITHIN * 10, end).await.with_context(|| format!("{id} has not ended"))??;
             payment_ids.push(id);
         }
         Ok(Load { payment_ids, accepted_per_s: Some(accepted_per_s) })
     }
 
-    /// Makes payments that nobody waits for.
+    /// Makes payments without waiting for their ends: their ids, and what waits for the end of each.
     pub(super) async fn accept(
         &self,
         order: &Order<'_>,
         payments: usize,
         connections: usize,
-    ) -> anyhow::Result<Vec<String>> {
-        stream::iter(0..payments)
-            .map(async |_| anyhow::Ok(self.pay(order).await?.0))
-            .buffer_unordered(connections)
-            .try_collect()
-            .await
+    ) -> anyhow::Result<Vec<(String, oneshot::Receiver<()>)>> {
+        stream::iter(0..payments).map(|_| self.pay(order)).buffer_unordered(connections).try_collect().await
     }
 
     async fn pay(&self, order: &Order<'_>) -> anyhow::Result<(String, oneshot::Receiver<()>)> {

@@ -41,7 +41,8 @@ pub(super) async fn measure(
 ) -> anyhow::Result<Value> {
     let lost = args.lost as usize;
     print_now(&format!("{lost} payments lose their workflows\n"))?;
-    let payment_ids = payer.accept(&UNDECIDED, lost, args.concurrency as usize).await?;
+    let accepted = payer.accept(&UNDECIDED, lost, args.concurrency as usize).await?;
+    let payment_ids: Vec<String> = accepted.into_iter().map(|(id, _)| id).collect();
     let within = WITHIN + WITHIN_EACH * args.lost;
     wait(pool, &payment_ids, within, |progress| progress.submitted as usize == lost).await?;
     let client = temporal.connect("bench").await?;

@@ -249,7 +249,7 @@ fn sent_without_a_trace(list: &mut MoveList<'_>, lost: &State, running: &Running
         return;
     }
     let mut next = lost.clone();
-    super::engine::abandon(&mut next);
+    abandon(&mut next);
     next.tried_to_send = list.from.tried_to_send;
     next.workflow = WorkflowState::Running(running.clone());
     list.push(next, false, || {
