@@ -37,7 +37,7 @@ use crate::routes::{account_history, accounts, callbacks, docs, payments, webhoo
 use crate::streams::Streams;
 use crate::{admission, idempotent, limits, request_span};
 
-/// Shortest time between two wake-up notifications of this process while payments come one upon the other.
+/// Pause between two wake-up notifications of this process, half of it in a quiet moment.
 const WAKE_UP_PAUSE: Duration = Duration::from_millis(50);
 
 /// Routes of one path, with their documentation.
@@ -162,7 +162,7 @@ fn start_app(config: Config, pool: PgPool, stopping: CancellationToken) -> Resul
 }
 
 /// Wake-up notifications to the payment workers: a NOTIFY outside the transaction of the payment (inside it, NOTIFY serialises
-/// all commits), and while payments come one upon the other at most one in each pause.
+/// all commits), with the pauses of a [`Trigger`].
 fn start_wake_ups(ledger: Ledger, stopping: CancellationToken) -> Trigger {
     Trigger::start(WAKE_UP_PAUSE, stopping, move || {
         let ledger = ledger.clone();

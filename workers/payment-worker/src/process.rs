@@ -42,7 +42,7 @@ use crate::{recalls, restore};
 
 /// Interval between two attempts to connect to Temporal at start-up.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(500);
-/// Shortest time between two wake-up notifications of this process to the outbox relay. The first one is sent at once, so a payment
+/// Pause between two wake-up notifications of this process to the outbox relay, half of it in a quiet moment. The first one is sent at once, so a payment
 /// alone does not wait; under load a round of the relay then publishes the events of several payments. S3.5 allows 500 ms.
 const WAKE_UP_PAUSE: Duration = Duration::from_millis(200);
 /// With a build id, Temporal would write each workflow to its visibility store once more, after its first task.
@@ -121,7 +121,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Wake-up notifications to the outbox relay, after the transactions of events and at most one in each pause.
+/// Wake-up notifications to the outbox relay, after the transactions of events, with the pauses of a [`Trigger`].
 fn start_wake_ups(ledger: Ledger, stop: CancellationToken) -> Trigger {
     Trigger::start(WAKE_UP_PAUSE, stop, move || {
         let ledger = ledger.clone();
