@@ -122,7 +122,10 @@ mod tests {
         let (triggered, waiter) = (Arc::new(Triggered::default()), resume.clone());
         let trigger = Trigger(triggered.clone());
         let task = tokio::spawn(async move {
-            let action = || std::future::ready(runs.send(()).expect("the test is there"));
+            let action = || {
+                runs.send(()).expect("the test is there");
+                std::future::ready(())
+            };
             let wait = |length: Duration| {
                 waits.send(length).expect("the test is there");
                 waiter.notified()
