@@ -6,25 +6,49 @@
 use crate::cancel::{CancelPort, VoidReason};
 use crate::look::look;
 use crate::payment::Payment;
+use crate::port::WaitOutcome;
+use crate::rules::FinalStatusRuling;
 use crate::submit::QueryAnswer;
+
+const EXCEPTION: &str = "the switch's report is recorded as an exception";
 
 /// Outcome of one poll.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PollOutcome {
-    /// The switch reported SUCCESS, and the report is recorded, as a callback would be.
+    /// The switch reported SUCCESS, and it is the payment's final status.
     SuccessReported,
-    /// The switch reported that the money came back; recorded.
+    /// The switch reported SUCCESS with other data than the payment's, which is recorded.
+    Differs,
+    /// The switch reported that the money came back, and it is the payment's final status.
     ReturnReported,
     /// The switch reported that the transfer will never settle, which counts as a callback with FAILURE.
     FailureReported {
         /// The switch's words.
         reason: String,
     },
-    /// The switch has not decided: poll again.
+    /// The switch has not decided, or its report is an exception that changes nothing: poll again.
     Retry {
         /// Why the poll is undecided.
         detail: String,
     },
+}
+
+impl PollOutcome {
+    /// What the waiting workflow receives; `None` if the poll is to be repeated. `needs_operator`: the payment waits for an operator, and
+    /// gains nothing from a FAILURE, or from a SUCCESS that is recorded as an exception.
+    #[must_use]
+    pub fn wait_outcome(&self, needs_operator: bool) -> Option<WaitOutcome> {
+        match self {
+            Self::SuccessReported => Some(WaitOutcome::SuccessReported),
+            Self::ReturnReported => Some(WaitOutcome::FinalStatusRecorded),
+            // The debit says that it differs, and calls an operator.
+            Self::Differs if !needs_operator => Some(WaitOutcome::SuccessReported),
+            Self::FailureReported { reason } if !needs_operator => {
+                Some(WaitOutcome::FailureReported { reason: reason.clone() })
+            }
+            Self::Differs | Self::FailureReported { .. } | Self::Retry { .. } => None,
+        }
+    }
 }
 
 /// Polls the switch once.
@@ -37,14 +61,17 @@ pub async fn poll<P: CancelPort>(port: &P, payment: &Payment) -> Result<PollOutc
         return Ok(retry("the switch offers neither a query now nor a statement"));
     };
     Ok(match response.answer {
-        QueryAnswer::Settled(report) => {
-            port.record_settled(&report).await?;
-            PollOutcome::SuccessReported
-        }
-        QueryAnswer::Returned(report) => {
-            port.record_returned(&report).await?;
-            PollOutcome::ReturnReported
-        }
+        QueryAnswer::Settled(report) => match port.record_settled(&report).await? {
+            FinalStatusRuling::First | FinalStatusRuling::Same => PollOutcome::SuccessReported,
+            FinalStatusRuling::Differs(_) => PollOutcome::Differs,
+            FinalStatusRuling::NoAttempt | FinalStatusRuling::Contradicts => retry(EXCEPTION),
+        },
+        QueryAnswer::Returned(report) => match port.record_returned(&report).await? {
+            FinalStatusRuling::First | FinalStatusRuling::Same => PollOutcome::ReturnReported,
+            FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt | FinalStatusRuling::Contradicts => {
+                retry(EXCEPTION)
+            }
+        },
         QueryAnswer::Void { reject } => {
             if payment.profile.is_final(&reject) {
                 port.record_void(VoidReason::Rejected).await?;

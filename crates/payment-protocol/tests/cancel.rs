@@ -1,4 +1,4 @@
-//! The complete table of the switch's answers to our cancel.
+//! The complete table of the switch's answers to our cancel, and to a poll, which has the same port.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -12,6 +12,8 @@ use payment_protocol::cancel::{
 };
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::keys::{self, CompensationKey, Reference};
+use payment_protocol::poll::{PollOutcome, poll};
+use payment_protocol::port::WaitOutcome;
 use payment_protocol::reject::{Reject, RejectMeaning};
 use payment_protocol::report::{Difference, SettledReport};
 use payment_protocol::rules::{AskRuling, FinalStatusRuling};
@@ -583,4 +585,44 @@ fn a_queried_reject_is_believed_only_if_its_code_means_that_the_transfer_is_dead
     // A switch without codes says it of the transfer.
     let no_codes = SwitchProfile { reject_codes: [].into(), ..profile };
     assert_eq!(ScriptedPort::new(undecided(), void(None), Clock::Past).attempt(&no_codes).0, "void");
+}
+
+/// A poll wakes the workflow for what changes the payment. A report that is recorded as an exception is polled again at the poll's own
+/// intervals; if it woke the workflow, the debit would refuse it, and the workflow would poll again at once.
+#[test]
+fn a_poll_wakes_the_workflow_only_for_what_changes_the_payment() {
+    use FinalStatusRuling::{Contradicts, Differs, First, NoAttempt, Same};
+    use PollOutcome::{ReturnReported, SuccessReported};
+    let settlement = Some(WaitOutcome::SuccessReported);
+    let money_back = Some(WaitOutcome::FinalStatusRecorded);
+    let failure = Some(WaitOutcome::FailureReported { reason: "limit".into() });
+    let differs = Differs(Difference::Amount);
+    #[rustfmt::skip]
+    let table = [
+        // the switch says, ruling       the poll                     within the SLA      needs an operator
+        (settled(),        First,        Some(SuccessReported),       settlement.clone(), settlement.clone()),
+        (settled(),        Same,         Some(SuccessReported),       settlement.clone(), settlement.clone()),
+        (settled(),        differs,      Some(PollOutcome::Differs),  settlement.clone(), None),
+        (settled(),        NoAttempt,    None,                        None,               None),
+        (settled(),        Contradicts,  None,                        None,               None),
+        (returned(),       First,        Some(ReturnReported),        money_back.clone(), money_back.clone()),
+        (returned(),       Same,         Some(ReturnReported),        money_back.clone(), money_back),
+        (returned(),       differs,      None,                        None,               None),
+        (returned(),       NoAttempt,    None,                        None,               None),
+        (rejected(),       First,        Some(PollOutcome::FailureReported { reason: "limit".into() }), failure, None),
+        (pending(),        First,        None,                        None,               None),
+        (unknown(),        First,        None,                        None,               None),
+        (silent(),         First,        None,                        None,               None),
+    ];
+    let paid = Payment { profile: full_profile(), ..payment(0) };
+    for (n, (query, ruling, polled, within_sla, with_operator)) in table.into_iter().enumerate() {
+        let port = ScriptedPort { ruling, ..ScriptedPort::new(no_answer(), query, Clock::Past) };
+        let outcome = block_on(poll(&port, &paid)).unwrap();
+        assert_eq!(outcome.wait_outcome(false), within_sla, "row {n}");
+        assert_eq!(outcome.wait_outcome(true), with_operator, "row {n}");
+        match polled {
+            Some(polled) => assert_eq!(outcome, polled, "row {n}"),
+            None => assert!(matches!(outcome, PollOutcome::Retry { .. }), "row {n}: {outcome:?}"),
+        }
+    }
 }

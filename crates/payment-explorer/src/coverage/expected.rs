@@ -146,6 +146,7 @@ pub const BRANCHES: &[&str] = &[
     "needs operator -> final status returned",
     "needs operator -> final status settled",
     "needs operator -> final status void",
+    "poll attempt: differs",
     "poll attempt: failure",
     "poll attempt: retry",
     "poll attempt: return",

@@ -273,6 +273,7 @@ pub(super) fn attempt_outcome(outcome: &AttemptOutcome) -> String {
         AttemptOutcome::Recall(RecallAttemptOutcome::Retry { .. }) => "recall attempt: retry".into(),
         AttemptOutcome::Poll(outcome) => match outcome {
             PollOutcome::SuccessReported => "poll attempt: success".into(),
+            PollOutcome::Differs => "poll attempt: differs".into(),
             PollOutcome::ReturnReported => "poll attempt: return".into(),
             PollOutcome::FailureReported { .. } => "poll attempt: failure".into(),
             PollOutcome::Retry { .. } => "poll attempt: retry".into(),

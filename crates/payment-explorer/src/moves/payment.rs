@@ -1,7 +1,6 @@
 //! The workflow's present call: a step of our ledger, an attempt at the switch, or a wait.
 
 use payment_protocol::cancel::CancelAttemptOutcome;
-use payment_protocol::poll::PollOutcome;
 use payment_protocol::port::{
     AccountLockOutcome, CancelOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
 };
@@ -361,19 +360,17 @@ fn complete(model: &Model, next: &mut State, call: &PortCall, outcome: &AttemptO
             PortReply::Cancel(CancelOutcome::Ended(*end))
         }
         AttemptOutcome::Recall(RecallAttemptOutcome::Decided(recalled)) => PortReply::Recall(*recalled),
-        AttemptOutcome::Poll(PollOutcome::SuccessReported) => PortReply::Wait(WaitOutcome::SuccessReported),
-        AttemptOutcome::Poll(PollOutcome::ReturnReported) => {
-            PortReply::Wait(WaitOutcome::FinalStatusRecorded)
-        }
-        // A payment that needs an operator gains nothing from a FAILURE.
-        AttemptOutcome::Poll(PollOutcome::FailureReported { reason }) if *call == PortCall::WaitWithinSla => {
-            PortReply::Wait(WaitOutcome::FailureReported { reason: reason.clone() })
-        }
+        AttemptOutcome::Poll(polled) => match polled.wait_outcome(*call != PortCall::WaitWithinSla) {
+            Some(outcome) => PortReply::Wait(outcome),
+            None => {
+                next.current = None;
+                return;
+            }
+        },
         AttemptOutcome::ApplyDecision(outcome) => PortReply::ApplyDecision(outcome.clone()),
         AttemptOutcome::Submit(SubmitAttemptOutcome::Unknown { .. })
         | AttemptOutcome::Cancel(CancelAttemptOutcome::Retry { .. })
-        | AttemptOutcome::Recall(RecallAttemptOutcome::Retry { .. })
-        | AttemptOutcome::Poll(_) => {
+        | AttemptOutcome::Recall(RecallAttemptOutcome::Retry { .. }) => {
             next.current = None;
             return;
         }

@@ -19,7 +19,6 @@ use payment_protocol::ids::{PaymentId, RunId, SwitchName};
 use payment_protocol::poll::{self, PollOutcome};
 use payment_protocol::port::{CancelOutcome, RecallOutcome, SubmitOutcome, WaitOutcome};
 use payment_protocol::recall::{self, RecallAttemptOutcome};
-use payment_protocol::rules::FinalStatusRuling;
 use payment_protocol::submit::{self, SubmitAttemptOutcome};
 use serde::{Deserialize, Serialize};
 use switch_client::SwitchClient;
@@ -296,26 +295,17 @@ impl SwitchActivities {
         let session = self.session(&payment);
         let adapter = CancelAdapter::for_poll(session);
         let polled = unless_cancelled(&ctx, poll::poll(&adapter, &payment)).await?;
-        match polled.map_err(ledger_failure)? {
-            PollOutcome::SuccessReported if !input.needs_operator || moves_payment(adapter.ruling()) => {
-                Ok(WaitOutcome::SuccessReported)
-            }
-            PollOutcome::ReturnReported if moves_payment(adapter.ruling()) => {
-                Ok(WaitOutcome::FinalStatusRecorded)
-            }
-            PollOutcome::FailureReported { reason } if !input.needs_operator => {
-                Ok(WaitOutcome::FailureReported { reason })
-            }
-            PollOutcome::SuccessReported | PollOutcome::ReturnReported => Err(retryable(
-                "poll_unchanged",
-                "the report differs from the payment, as recorded before",
-                None,
-            )),
-            PollOutcome::FailureReported { reason } => Err(retryable("poll_unchanged", &reason, None)),
-            PollOutcome::Retry { detail } => {
-                Err(retryable("poll_undecided", &detail, retry_delay(session, None)))
-            }
+        let polled = polled.map_err(ledger_failure)?;
+        if let Some(outcome) = polled.wait_outcome(input.needs_operator) {
+            return Ok(outcome);
         }
+        Err(match polled {
+            PollOutcome::Retry { detail } => retryable("poll_undecided", &detail, retry_delay(session, None)),
+            PollOutcome::FailureReported { reason } => retryable("poll_unchanged", &reason, None),
+            PollOutcome::SuccessReported | PollOutcome::ReturnReported | PollOutcome::Differs => {
+                retryable("poll_unchanged", "the report differs from the payment, as recorded before", None)
+            }
+        })
     }
 
     /// Applies an operator decision and closes it in the ledger with its outcome; a repeat returns the recorded
@@ -339,10 +329,4 @@ impl SwitchActivities {
             .increment(1);
         Ok(outcome)
     }
-}
-
-/// Whether a SUCCESS moves a payment that needs an operator. A SUCCESS that differs from the payment does not: it is
-/// recorded already.
-fn moves_payment(ruling: Option<FinalStatusRuling>) -> bool {
-    matches!(ruling, Some(FinalStatusRuling::First | FinalStatusRuling::Same))
 }

@@ -1,6 +1,5 @@
 //! The port of one cancel attempt, or of one poll.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
@@ -27,8 +26,6 @@ pub(crate) struct CancelAdapter<'a, D = ()> {
     source: FinalStatusSource,
     /// Whether the statement was read last, and not the query.
     read_statement: AtomicBool,
-    /// The ledger's ruling on a recorded SUCCESS.
-    ruling: OnceLock<FinalStatusRuling>,
 }
 
 impl<'a> CancelAdapter<'a> {
@@ -58,7 +55,6 @@ impl<'a, D> CancelAdapter<'a, D> {
             submit_scheduled: true,
             source,
             read_statement: AtomicBool::new(false),
-            ruling: OnceLock::new(),
         }
     }
 
@@ -70,11 +66,6 @@ impl<'a, D> CancelAdapter<'a, D> {
             }
             source => source,
         }
-    }
-
-    /// The ledger's ruling on the recorded SUCCESS; `None` if none was recorded.
-    pub(crate) fn ruling(&self) -> Option<FinalStatusRuling> {
-        self.ruling.get().copied()
     }
 }
 
@@ -119,15 +110,11 @@ impl<D> CancelPort for CancelAdapter<'_, D> {
 
     async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, LedgerError> {
         let id = &self.session.payment.payment_id;
-        let ruling = self.session.ledger.record_settled(id, report, self.source()).await?;
-        let _ = self.ruling.set(ruling);
-        Ok(ruling)
+        self.session.ledger.record_settled(id, report, self.source()).await
     }
 
     async fn record_returned(&self, report: &SettledReport) -> Result<FinalStatusRuling, LedgerError> {
         let id = &self.session.payment.payment_id;
-        let ruling = self.session.ledger.record_returned(id, report, self.source()).await?;
-        let _ = self.ruling.set(ruling);
-        Ok(ruling)
+        self.session.ledger.record_returned(id, report, self.source()).await
     }
 }
