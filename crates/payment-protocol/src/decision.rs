@@ -185,9 +185,13 @@ async fn release<P: DecisionPort>(port: &P, payment: &Payment) -> Result<Decisio
         CancelAttemptOutcome::Settled => {
             return refuse(port, "the switch reports that the transfer settled".into()).await;
         }
-        CancelAttemptOutcome::Differs
-        | CancelAttemptOutcome::Undecidable(OperatorReason::SettledWithoutAttempt) => {
+        CancelAttemptOutcome::Differs => {
             let detail = "the switch reports that a transfer settled that differs from the payment";
+            return refuse(port, detail.into()).await;
+        }
+        CancelAttemptOutcome::Undecidable(OperatorReason::SettledWithoutAttempt) => {
+            let detail = "the switch reports that a transfer settled of which no attempt is recorded; if the money left, decide \
+                          debit, and if it came back since, credit it by return-credit afterwards";
             return refuse(port, detail.into()).await;
         }
         CancelAttemptOutcome::Ended(end) => return Ok(DecisionOutcome::Ended(end)),
