@@ -78,7 +78,7 @@ bench_payments() {
   export MOCK_SWITCH_SETTLE_AFTER_MS=${MOCK_SWITCH_SETTLE_AFTER_MS:-3}
   case " $* " in
     # What a lost workflow costs, and not how long it stays unnoticed.
-    *" --lost"*) export PAYMENTS_WORKER__LIVENESS_CHECK_AFTER_MS=5000 PAYMENTS_WORKER__LIVENESS_CHECK_INTERVAL_MS=1000 ;;
+    *" --lost"[\ =][1-9]*) export PAYMENTS_WORKER__LIVENESS_CHECK_AFTER_MS=5000 PAYMENTS_WORKER__LIVENESS_CHECK_INTERVAL_MS=1000 ;;
   esac
   start_services
   run_pg psql -X -q -h 127.0.0.1 -p "$pg_port" -U payments -d payments -c 'CREATE EXTENSION pg_stat_statements' ||

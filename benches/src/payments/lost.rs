@@ -32,7 +32,8 @@ struct Progress {
     sent_again: i64,
 }
 
-/// Makes payments that their switch does not decide, terminates the workflow of each, and waits until all are resumed and have ended.
+/// Makes payments that their switch does not decide, terminates the workflow of each, and waits until all are resumed and have ended. The
+/// figures include the terminations, since the first payments are resumed meanwhile.
 pub(super) async fn measure(
     args: &Args,
     pool: &PgPool,
@@ -46,6 +47,8 @@ pub(super) async fn measure(
     let within = WITHIN + WITHIN_EACH * args.lost;
     wait(pool, &payment_ids, within, |progress| progress.submitted as usize == lost).await?;
     let client = temporal.connect("bench").await?;
+    let before = Snapshot::take(pool, &args.processes, payer).await?;
+    let started = Instant::now();
     stream::iter(&payment_ids)
         .map(|id| {
             let workflow = client.get_workflow_handle::<UntypedWorkflow>(id);
@@ -54,8 +57,6 @@ pub(super) async fn measure(
         .buffer_unordered(TERMINATIONS)
         .try_collect::<Vec<()>>()
         .await?;
-    let before = Snapshot::take(pool, &args.processes, payer).await?;
-    let started = Instant::now();
     wait(pool, &payment_ids, within, |progress| progress.resumed as usize == lost).await?;
     let resumed_s = started.elapsed().as_secs_f64();
     let end = wait(pool, &payment_ids, within, |progress| progress.ended as usize == lost).await?;

@@ -69,10 +69,10 @@ pub(crate) struct Args {
     /// Store this many settled payments first, with all their rows: about 10 KB each
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     stored: u64,
-    /// Then let this many payments lose their workflows, and measure how fast they are resumed
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    /// Then let this many payments lose their workflows, and measure how fast they are resumed; more would meet their SLA meanwhile
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=2_000))]
     lost: u32,
-    /// Then store this many accepted payments at another switch, which hangs, and measure payments alone beside them
+    /// At last store this many accepted payments at another switch, which hangs, and measure payments alone beside them
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=2_000_000))]
     backlog: u32,
 }
@@ -115,13 +115,14 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let alone = payer.closed(&Order::default(), ALONE, 1).await?;
     let temporal = TemporalOptions { address: args.temporal_address.clone(), ..TemporalOptions::default() };
     let histories = counts::histories(&temporal, &load.payment_ids, HISTORIES).await?;
-    let backlog = match args.backlog {
-        0 => None,
-        _ => Some(backlog::measure(&args, &pool, &payer, &alone.payment_ids).await?),
-    };
     let lost = match args.lost {
         0 => None,
         _ => Some(lost::measure(&args, &pool, &payer, &temporal).await?),
+    };
+    // Last: its payments stay in flight.
+    let backlog = match args.backlog {
+        0 => None,
+        _ => Some(backlog::measure(&args, &pool, &payer, &alone.payment_ids).await?),
     };
 
     let ends = load::ends(&pool, &load.payment_ids).await?;
