@@ -124,7 +124,7 @@ fn evidence_replaces_no_answer(model: &Model, before: &State, next: &State) -> b
 }
 
 fn knows_of_return(bank: &Bank) -> bool {
-    bank.final_status == Some(FinalStatus::Returned) || bank.return_stored
+    bank.final_status == Some(FinalStatus::Returned) || bank.return_stored || bank.returned_unexpectedly
 }
 
 fn first_answer_is_kept(before: &State, next: &State) -> bool {

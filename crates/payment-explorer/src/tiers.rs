@@ -75,9 +75,10 @@ const RESTORING: &[&str] = &[
     "query:query+dedup+tombstone+deadline+cancel+recall+callback+restore",
     "at_most_once:recall+callback+statement+restore",
 ];
-/// Profiles walked with a lost commit and a fault of ours; without the customer's and the account's events (limits: decisions 0020 and
-/// 0025). At the last five the first attempt may be recorded together with the reserve.
+/// Profiles walked with a lost commit and a fault, of ours or of the switch; without the customer's and the account's events (limits:
+/// decisions 0020 and 0025). At the last five the first attempt may be recorded together with the reserve.
 const LOST_AND_FAULTY: &[&str] = &[
+    "at_most_once:callback",
     "query:query+deadline+callback",
     "at_most_once:cancel+callback",
     "write_ahead:query+deadline+cancel+callback",
@@ -87,6 +88,9 @@ const LOST_AND_FAULTY: &[&str] = &[
     "rtp",
     "pix",
 ];
+/// Profiles walked with a lost commit, a fault of ours and one of the switch.
+const LOST_WITH_BOTH_FAULTS: &[&str] =
+    &["at_most_once:cancel+callback", "query:query+deadline+callback", "query:query+dedup+callback"];
 /// The representative profile of a switch without references.
 const WITHOUT_REFERENCES: &str = "validate:query+deadline+cancel+recall";
 /// How many of the representative profiles the fast tier walks with faults of the switch.
@@ -219,7 +223,8 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
     }
     for name in LOST_AND_FAULTY {
         walks.push(Walk::new(profiles::named(name)?, 1, 0, 0).with_lost_commits(1).with_events(0));
-        walks.push(Walk::new(profiles::named(name)?, 0, 1, 0).with_lost_commits(1).with_events(0));
+        let decided = Walk::new(profiles::named(name)?, 0, 1, 1).with_lost_commits(1).with_events(0);
+        walks.push(decided.with_false_decisions(1));
     }
     let validate = profiles::named(WITHOUT_REFERENCES)?;
     walks.push(Walk::new(validate.clone(), 0, 1, 1).with_second_payments(1));
@@ -229,7 +234,7 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
 }
 
 /// The representative profiles and every rail with two faults, with two faults of the switch and two decisions, and with one fault
-/// together with either; every accepted profile with one fault, and with one fault of the switch and a decision; and
+/// together with either; three profiles with a lost commit and both faults; every accepted profile with one fault, and with one fault of the switch and a decision; and
 /// one profile with every history as its own position.
 ///
 /// Two faults at the switch that offers everything, and a fault together with anything under the account lock, have
@@ -276,6 +281,9 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
     for profile in profiles::accepted()? {
         walks.push(Walk::new(profile.clone(), 1, 0, 0));
         walks.push(Walk::new(profile, 0, 1, 1));
+    }
+    for name in LOST_WITH_BOTH_FAULTS {
+        walks.push(Walk::new(profiles::named(name)?, 1, 1, 0).with_lost_commits(1).with_events(0));
     }
     Ok(walks)
 }

@@ -233,11 +233,10 @@ async fn read_locked(
                              AND e.closed_at IS NULL) AS "confirmation_mismatch!",
                   EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id AND e.kind = 'settled_without_attempt'
                              AND e.closed_at IS NULL) AS "reported_without_attempt!",
-                  -- Callbacks are read only for the few payments with such an exception.
+                  -- The origin is the one of switch/final_status.rs.
                   EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id AND e.kind = 'settled_without_attempt'
-                             AND e.closed_at IS NULL
-                             AND EXISTS (SELECT FROM switch_callbacks c WHERE c.payment_id = p.payment_id AND c.switch = p.switch
-                                            AND c.status = 'RETURNED')) AS "returned_without_attempt!",
+                             AND e.closed_at IS NULL AND starts_with(e.origin, p.payment_id || ':returned:'))
+                      AS "returned_without_attempt!",
                   CASE WHEN p.needs_account_lock THEN EXISTS (
                       SELECT FROM payments o
                       WHERE o.switch = p.switch AND o.destination_account = p.destination_account AND o.ended_at IS NULL

@@ -9,14 +9,18 @@ use jiff::Timestamp;
 use payment_ledger::steps::cancel::FirstAttempt;
 use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_ledger::switch::final_status::FinalStatusSource;
+use payment_protocol::action::Correction;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
+use payment_protocol::decision::Action;
 use payment_protocol::port::{DebitOutcome, FenceOutcome, ReserveOutcome};
 use payment_protocol::profile::Strategy;
-use payment_protocol::rules::{AttemptRuling, FinalStatusRuling, NotSent, ReleaseRefusal};
+use payment_protocol::rules::{
+    AttemptRuling, DebitByDecisionRuling, FinalStatusRuling, NotSent, ReleaseRefusal,
+};
 use payment_protocol::submit::SendAnswer;
 use sqlx::PgPool;
-use support::{Bank, SWITCH_NOW_MS, Sample, Stage, at, event, report, returned, run, success};
+use support::{AMOUNT_MINOR, Bank, SWITCH_NOW_MS, Sample, Stage, at, event, report, returned, run, success};
 
 /// Marks a payment as `payctl restore-check` does.
 async fn mark(bank: &Bank, p: &Sample) {
@@ -84,16 +88,67 @@ async fn a_callback_alone_does_not_replace_a_lost_attempt(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn an_answer_older_than_the_return_of_a_lost_attempt_debits_nothing(pool: PgPool) {
     let bank = Bank::new(pool);
+    for by_callback in [true, false] {
+        let p = payment_without_its_attempt(&bank, &format!("{by_callback}")).await;
+        if by_callback {
+            bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+            bank.ledger.store_callback(&returned(&p, &event(&p, "returned"))).await.unwrap();
+        } else {
+            let ruling =
+                bank.ledger.record_returned(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
+            assert_eq!(ruling, FinalStatusRuling::NoAttempt);
+        }
+        bank.ledger.record_answer(&p.id, 1, &SendAnswer::Accepted, None, at(SWITCH_NOW_MS)).await.unwrap();
+        let ruling = bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
+        assert_eq!(ruling, FinalStatusRuling::NoAttempt, "by callback: {by_callback}");
+        assert_eq!(bank.debit(&p).await, DebitOutcome::NotConfirmed);
+        let ruling = bank.ledger.record_returned(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
+        assert_eq!(ruling, FinalStatusRuling::First);
+        assert_eq!(bank.debit(&p).await, DebitOutcome::Returned);
+    }
+}
+
+/// Operators debit although a return that found no attempt is on record, or debit late before such a return comes: an exception asks
+/// them to credit the money back.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_return_without_an_attempt_of_a_payment_that_operators_debit_asks_for_a_credit(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for action in [Action::Debit, Action::Release] {
+        let p = payment_without_its_attempt(&bank, action.as_str()).await;
+        let callback = returned(&p, &event(&p, "returned"));
+        bank.needs_operator(&p, OperatorReason::NoCancelOrQuery).await;
+        let decision = bank.decide(&p, action).await;
+        if action == Action::Debit {
+            bank.ledger.store_callback(&callback).await.unwrap();
+            let ruling = bank.ledger.debit_by_decision(&p.id, &decision).await.unwrap();
+            assert_eq!(ruling, DebitByDecisionRuling::Charge);
+        } else {
+            bank.ledger.release_by_decision(&p.id, &decision).await.unwrap();
+            bank.ledger.store_callback(&success(&p, &event(&p, "late"))).await.unwrap();
+            bank.correct(&p, Correction::LateDebit).await.unwrap();
+            bank.ledger.store_callback(&callback).await.unwrap();
+        }
+        assert_eq!(
+            bank.exceptions(&p).await,
+            ["settled_without_attempt", "returned_after_debit"],
+            "{action}"
+        );
+        let debited = bank.available(&p).await;
+        bank.correct(&p, Correction::ReturnCredit).await.unwrap();
+        assert_eq!(bank.available(&p).await, debited + AMOUNT_MINOR, "{action}");
+    }
+    bank.audit().await;
+}
+
+/// The answer that settled a payment stands for its lost attempt in every record of the transfer.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_transfer_of_a_settled_payment_whose_attempt_was_lost_is_expected(pool: PgPool) {
+    let bank = Bank::new(pool);
     let p = payment_without_its_attempt(&bank, "k").await;
     bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
-    bank.ledger.store_callback(&returned(&p, &event(&p, "returned"))).await.unwrap();
-    bank.ledger.record_answer(&p.id, 1, &SendAnswer::Accepted, None, at(SWITCH_NOW_MS)).await.unwrap();
-    let ruling = bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
-    assert_eq!(ruling, FinalStatusRuling::NoAttempt);
-    assert_eq!(bank.debit(&p).await, DebitOutcome::NotConfirmed);
-    let ruling = bank.ledger.record_returned(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
-    assert_eq!(ruling, FinalStatusRuling::First);
-    assert_eq!(bank.debit(&p).await, DebitOutcome::Returned);
+    bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
+    assert_eq!(bank.ledger.record_transfer_found(&p.id).await.unwrap(), None);
+    assert_eq!(bank.exceptions(&p).await, Vec::<String>::new());
 }
 
 /// The answer to us that settled the payment stands for its lost attempt: a later return is a return, and not a report of a stranger.

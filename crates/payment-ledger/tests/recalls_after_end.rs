@@ -6,7 +6,6 @@
 mod support;
 
 use futures::future::join_all;
-use payment_ledger::operator::decisions::DecideError;
 use payment_ledger::steps::accept::NewPayment;
 use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_ledger::switch::callbacks::StoreCallbackOutcome;
@@ -65,13 +64,6 @@ async fn answered_by_callback(bank: &Bank, p: &Sample, id: &str, answer: RecallA
     };
     let stored = bank.ledger.store_recall_answer(&switch(), &event_id(p, id), &report, id.as_bytes()).await;
     assert_eq!(stored.unwrap(), StoreCallbackOutcome::New(None));
-}
-
-async fn correct(bank: &Bank, p: &Sample, correction: Correction) -> Result<(), DecideError> {
-    let exception = bank.open_exception(p).await;
-    let proposed =
-        bank.ledger.propose_correction(exception, correction, "Ann", "letter", Some("letter 9")).await?;
-    bank.ledger.confirm(&proposed.decision_id, "Bob", "I agree").await.map(drop)
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -176,8 +168,8 @@ async fn s0_10_operators_who_close_the_claim_end_its_recall(pool: PgPool) {
     let refused = RecallAnswer::Refused { reason: "no agreement of the payee".into() };
     bank.ledger.record_recall_answer(&collected.id, &refused).await.unwrap();
     assert_eq!(recall(&bank, &collected).await.status, RecallStatus::Refused);
-    correct(&bank, &collected, Correction::LateDebit).await.unwrap();
-    correct(&bank, &written_off, Correction::WriteOff).await.unwrap();
+    bank.correct(&collected, Correction::LateDebit).await.unwrap();
+    bank.correct(&written_off, Correction::WriteOff).await.unwrap();
     for p in [&collected, &written_off] {
         assert_eq!(recall(&bank, p).await.status, RecallStatus::Closed);
         assert!(!begin(&bank, p).await, "a recall is sent although nothing is owed to the bank");

@@ -261,16 +261,10 @@ async fn i30_a_return_after_an_uncharged_end_is_booked_with_a_late_debit(pool: P
         assert_eq!(bank.exceptions(&p).await, ["return_differs"]);
         let own = bank.open_exception(&p).await;
         bank.ledger.store_callback(&success(&p, &event(&p, "late"))).await.unwrap();
-        let late = bank.open_exception(&p).await;
         if is_closed {
             bank.ledger.close_exception(own, "Ann", "paid out by hand").await.unwrap();
         }
-        let proposed = bank
-            .ledger
-            .propose_correction(late, Correction::LateDebit, "Ann", "it left", Some("letter 9"))
-            .await
-            .unwrap();
-        bank.ledger.confirm(&proposed.decision_id, "Bob", "I agree").await.unwrap();
+        bank.correct(&p, Correction::LateDebit).await.unwrap();
         assert_eq!(charged(&bank, &p).await, left, "{key}");
     }
     bank.audit().await;
@@ -288,13 +282,7 @@ async fn i30_a_kept_return_whose_exception_was_closed_is_not_credited_with_a_lat
     let own = bank.open_exception(&p).await;
     bank.ledger.close_exception(own, "Ann", "paid out by hand").await.unwrap();
     bank.ledger.store_callback(&success(&p, &event(&p, "late"))).await.unwrap();
-    let late = bank.open_exception(&p).await;
-    let proposed = bank
-        .ledger
-        .propose_correction(late, Correction::LateDebit, "Ann", "it left", Some("letter 9"))
-        .await
-        .unwrap();
-    bank.ledger.confirm(&proposed.decision_id, "Bob", "I agree").await.unwrap();
+    bank.correct(&p, Correction::LateDebit).await.unwrap();
     assert_eq!(charged(&bank, &p).await, 1_000);
     bank.audit().await;
 }

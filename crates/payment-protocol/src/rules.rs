@@ -227,9 +227,7 @@ fn money_report(
     reported: FinalStatus,
 ) -> FinalStatusRuling {
     let is_first_success = reported == FinalStatus::Settled && facts.final_status.is_none();
-    // An answer to us that was recorded stands for the attempt as well.
-    let had_left = matches!(facts.final_status, Some(FinalStatus::Settled | FinalStatus::Returned));
-    let is_expected = facts.attempts > 0 || had_left || (facts.attempts_uncertain && answers_us);
+    let is_expected = has_left(facts) || (facts.attempts_uncertain && answers_us);
     match compare(expected, report) {
         // A report of another switch never concerns this payment, whether or not anything was sent.
         Err(Difference::Switch) => FinalStatusRuling::Differs(Difference::Switch),
@@ -246,6 +244,13 @@ fn money_report(
         Ok(()) if is_first_success && facts.state.end().is_some() => FinalStatusRuling::Contradicts,
         Ok(()) => final_status(facts, reported),
     }
+}
+
+/// Whether a transfer is on record: by an attempt, or by an answer that it settled, which stands for an attempt whose record was lost.
+#[must_use]
+pub fn has_left(facts: &Facts) -> bool {
+    let was_answered = matches!(facts.final_status, Some(FinalStatus::Settled | FinalStatus::Returned));
+    facts.attempts > 0 || was_answered
 }
 
 /// Whether the switch reported a SUCCESS that could not be taken for this payment's: with other data, without a recorded attempt, or

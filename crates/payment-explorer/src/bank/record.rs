@@ -117,6 +117,8 @@ pub struct Bank {
     pub success_stored: bool,
     /// Whether a RETURNED of the payment's own switch for this payment is stored.
     pub return_stored: bool,
+    /// Whether the switch reported a return for which no attempt was recorded.
+    pub returned_unexpectedly: bool,
     /// Why the payment needs an operator, or last needed one.
     pub operator_reason: Option<OperatorReason>,
     /// The open exceptions.
@@ -166,6 +168,7 @@ impl Bank {
             failure_stored: false,
             success_stored: false,
             return_stored: false,
+            returned_unexpectedly: false,
             operator_reason: None,
             exceptions: Exceptions::default(),
             decision: None,
@@ -199,8 +202,7 @@ impl Bank {
             final_status: self.final_status,
             confirmation_mismatch: self.exceptions.contain(Exception::ConfirmationMismatch),
             reported_without_attempt: self.exceptions.contain(Exception::SettledWithoutAttempt),
-            returned_without_attempt: self.exceptions.contain(Exception::SettledWithoutAttempt)
-                && self.return_stored,
+            returned_without_attempt: self.returned_unexpectedly,
             debit_refused: self.debit_refused.then(|| FROZEN.to_owned()),
             recall: self.recall,
             cancel_requested: self.cancel_requested,

@@ -4,6 +4,7 @@ use payment_protocol::Payment;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::ReturnId;
 use payment_protocol::returns::{self, Charge, Charged, ReturnReport, ReturnRuling};
+use payment_protocol::rules;
 
 use super::exceptions::Exception;
 use super::record::Bank;
@@ -17,7 +18,7 @@ impl Bank {
             return;
         }
         self.returns_stored |= bit;
-        if !self.ended() && self.attempts == 0 {
+        if !self.ended() && !rules::has_left(&self.facts_now()) {
             self.open_exception(Exception::SettledWithoutAttempt);
         }
         let report = ReturnReport {
@@ -47,8 +48,12 @@ impl Bank {
         }
     }
 
-    /// Books the return that was kept until a debit. Two that were each kept alone are together more than was charged.
+    /// Books the return that was kept until a debit. Two that were each kept alone are together more than was charged. One that found no
+    /// attempt is for operators, who debited although it is on record.
     pub(super) fn book_kept_return(&mut self) {
+        if self.returned_unexpectedly {
+            self.open_exception(Exception::ReturnedAfterDebit);
+        }
         if self.has_unbooked_return
             && let Some(bearer) = self.bearer()
         {

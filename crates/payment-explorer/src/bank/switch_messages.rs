@@ -86,7 +86,7 @@ impl Bank {
 
     /// Records that the switch has the transfer.
     pub fn record_found(&mut self) -> Option<NotSent> {
-        if self.attempts == 0 {
+        if !rules::has_left(&self.facts_now()) {
             self.open_exception(Exception::SettledWithoutAttempt);
             return Some(NotSent::ReportedWithoutAttempt);
         }
@@ -210,7 +210,13 @@ impl Bank {
                 self.open_exception(Exception::CallbackFromOtherSwitch);
             }
             FinalStatusRuling::Differs(_) => self.open_exception(Exception::ConfirmationMismatch),
-            FinalStatusRuling::NoAttempt => self.open_exception(Exception::SettledWithoutAttempt),
+            FinalStatusRuling::NoAttempt if self.is_debited() => {
+                self.open_exception(Exception::ReturnedAfterDebit);
+            }
+            FinalStatusRuling::NoAttempt => {
+                self.returned_unexpectedly = true;
+                self.open_exception(Exception::SettledWithoutAttempt);
+            }
         }
         ruling
     }

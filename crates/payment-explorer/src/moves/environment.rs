@@ -276,7 +276,7 @@ fn corrections(list: &mut MoveList<'_>) {
         let settled = list.from.switch.settled();
         let is_true = match correction {
             Correction::LateDebit => settled,
-            Correction::ReturnCredit => !settled,
+            Correction::ReturnCredit => !settled && !list.from.may_settle(list.model),
             Correction::WriteOff => true,
         };
         if is_true && list.from.bank.allows_correction(*correction) {

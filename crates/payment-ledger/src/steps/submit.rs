@@ -192,7 +192,7 @@ impl Ledger {
     ) -> Result<Option<NotSent>, LedgerError> {
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
-        if locked.facts.attempts == 0 {
+        if !rules::has_left(&locked.facts) {
             let detail = "the switch has a transfer without a recorded attempt";
             tx.open_exception(
                 Some(payment_id),

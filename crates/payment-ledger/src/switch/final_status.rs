@@ -251,8 +251,7 @@ pub(crate) async fn write_returned(
             if !is_debited(tx, payment_id).await? {
                 return Ok(ruling);
             }
-            let detail = format!("the money of a debited payment came back: {report_text}");
-            (ExceptionKind::ReturnedAfterDebit, detail)
+            (ExceptionKind::ReturnedAfterDebit, returned_after_debit(&report_text))
         }
         FinalStatusRuling::Differs(Difference::Switch) => (
             ExceptionKind::CallbackFromOtherSwitch,
@@ -262,6 +261,10 @@ pub(crate) async fn write_returned(
             ExceptionKind::ConfirmationMismatch,
             format!("the reported return differs from the payment in {difference}: {report_text}"),
         ),
+        // Operators charged it after its end.
+        FinalStatusRuling::NoAttempt if is_debited(tx, payment_id).await? => {
+            (ExceptionKind::ReturnedAfterDebit, returned_after_debit(&report_text))
+        }
         FinalStatusRuling::NoAttempt => (
             ExceptionKind::SettledWithoutAttempt,
             format!("the switch reported a return for a payment without a recorded attempt: {report_text}"),
@@ -270,6 +273,10 @@ pub(crate) async fn write_returned(
     let origin = format!("{payment_id}:returned:{report_text}");
     tx.open_exception(Some(payment_id), kind, &origin, &detail).await?;
     Ok(ruling)
+}
+
+fn returned_after_debit(report_text: &str) -> String {
+    format!("the money of a debited payment came back: {report_text}")
 }
 
 /// Whether a customer or the bank was charged for the payment and not wholly credited back.

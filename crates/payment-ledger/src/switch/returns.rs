@@ -8,7 +8,7 @@ use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{EventId, PaymentId, ReturnId, SwitchName};
 use payment_protocol::keys;
 use payment_protocol::returns::{self, Charge, Charged, PostingReport, ReturnReport, ReturnRuling};
-use payment_protocol::rules::Bearer;
+use payment_protocol::rules::{self, Bearer};
 use postgres_kit::text::replace_nul;
 use sqlx::PgConnection;
 
@@ -193,7 +193,7 @@ async fn record(
     .execute(&mut **tx)
     .await?;
     let is_open = locked.facts.state.end().is_none();
-    if is_open && locked.facts.attempts == 0 && report.switch == locked.profile.switch {
+    if is_open && !rules::has_left(&locked.facts) && report.switch == locked.profile.switch {
         let detail =
             format!("the switch reported the return {origin} of a payment without a recorded attempt");
         let kind = ExceptionKind::SettledWithoutAttempt;
@@ -241,8 +241,16 @@ async fn keep(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), Ledge
 }
 
 /// Books the returns that were kept until the debit, in the transaction of the debit and after its entries. One whose exception
-/// operators have closed is theirs.
+/// operators have closed is theirs. A return of the whole transfer that found no attempt is theirs too: they debited although it is on
+/// record, so an exception asks them to credit the money back.
 pub(crate) async fn book_kept(tx: &mut LedgerTransaction, locked: &LockedPayment) -> Result<(), LedgerError> {
+    if locked.facts.returned_without_attempt {
+        let payment_id = &locked.payment_id;
+        let detail =
+            "debited by a decision, although the switch had reported a return without a recorded attempt";
+        let origin = format!("{payment_id}:returned");
+        tx.open_exception(Some(payment_id), ExceptionKind::ReturnedAfterDebit, &origin, detail).await?;
+    }
     if !locked.facts.has_unbooked_return {
         return Ok(());
     }

@@ -1,6 +1,8 @@
 //! Operators: payments that need them, their decisions, and the internal accounts and exceptions that result.
 
+use payment_ledger::operator::decisions::DecideError;
 use payment_ledger::switch::final_status::FinalStatusSource;
+use payment_protocol::action::Correction;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::DecisionId;
@@ -27,6 +29,15 @@ impl Bank {
             self.ledger.confirm(&decision_id, "Bob", "I agree").await.unwrap();
         }
         decision_id
+    }
+
+    /// Books a correction of the payment's newest open exception, by two operators with evidence.
+    pub(crate) async fn correct(&self, p: &Sample, correction: Correction) -> Result<(), DecideError> {
+        let exception = self.open_exception(p).await;
+        let evidence = Some("letter 9");
+        let proposed =
+            self.ledger.propose_correction(exception, correction, "Ann", "found", evidence).await?;
+        self.ledger.confirm(&proposed.decision_id, "Bob", "I agree").await.map(drop)
     }
 
     /// Ends a payment at a switch without callbacks: records `settled` from a query, and debits.
