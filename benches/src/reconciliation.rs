@@ -1,4 +1,4 @@
-//! Time and memory of a reconciliation run, without drift and with drift in every payment, side by side. The switch is a stub
+//! Time and memory of a reconciliation run: without drift, with drift in every payment, and with a window, side by side. The switch is a stub
 //! that generates its statement while it is read over HTTP. No workflow runs, since all payments have settled.
 
 use std::time::{Duration, Instant};
@@ -28,6 +28,8 @@ const ACCOUNTS: u64 = 1_000;
 /// Payments inserted per statement.
 const CHUNK: u64 = 50_000;
 const CONNECTIONS: u32 = 4;
+/// Payments in the window, whatever the history.
+const IN_WINDOW: u64 = 5_000;
 
 /// Options of `bench reconcile`.
 #[derive(Debug, clap::Args)]
@@ -58,6 +60,8 @@ struct BenchBank {
 struct Measurement {
     payments: u64,
     no_drift_s: f64,
+    /// A run with a window of [`IN_WINDOW`] payments, without drift.
+    window_s: f64,
     /// The run that opens the exceptions.
     first_drift_s: f64,
     /// A run whose exceptions are already open.
@@ -75,29 +79,39 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         let options: PgConnectOptions = args.database_url.parse()?;
         BenchBank::new(options.database(name).to_url_lossy().as_str(), temporal, AMOUNT_MINOR + 1).await?
     };
-    print_now(" payments   no drift   all drift    repeated   peak MiB   (runs in s)\n")?;
+    print_now(" payments   no drift      window   all drift    repeated   peak MiB   (runs in s)\n")?;
     let mut all = Vec::new();
     for payments in &args.payments {
+        let before_window = payments.checked_sub(IN_WINDOW).context("--payments is less than 5000")?;
+        without_drift.grow_to(before_window).await?;
+        // The first run reads the new statement lines, and opens an exception for every payment with drift.
+        without_drift.time_run(before_window, None, 0).await?;
+        let began = Instant::now();
         without_drift.grow_to(*payments).await?;
         with_drift.grow_to(*payments).await?;
-        // The first run reads the new statement lines, and opens an exception for every payment with drift.
-        without_drift.time_run(*payments, 0).await?;
-        let first_drift_s = with_drift.time_run(*payments, *payments).await?;
-        let (mut no_drift, mut repeated) = (Vec::new(), Vec::new());
+        let first_drift_s = with_drift.time_run(*payments, None, *payments).await?;
+        let (mut no_drift, mut window, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..=args.rounds {
+            let seconds = i64::try_from(began.elapsed().as_secs())?;
+            window.push(without_drift.time_run(IN_WINDOW, Some(seconds), 0).await?);
+        }
+        // It read the new statement lines.
+        window.remove(0);
         for _ in 0..args.rounds {
-            no_drift.push(without_drift.time_run(*payments, 0).await?);
-            repeated.push(with_drift.time_run(*payments, *payments).await?);
+            no_drift.push(without_drift.time_run(*payments, None, 0).await?);
+            repeated.push(with_drift.time_run(*payments, None, *payments).await?);
         }
         let one = Measurement {
             payments: *payments,
             no_drift_s: crate::load::median(no_drift),
+            window_s: crate::load::median(window),
             first_drift_s,
             repeated_drift_s: crate::load::median(repeated),
             peak_mib: peak_mib()?,
         };
         print_now(&format!(
-            "{:>9} {:>10.2} {:>11.2} {:>11.2} {:>10.1}\n",
-            one.payments, one.no_drift_s, one.first_drift_s, one.repeated_drift_s, one.peak_mib
+            "{:>9} {:>10.2} {:>11.2} {:>11.2} {:>11.2} {:>10.1}\n",
+            one.payments, one.no_drift_s, one.window_s, one.first_drift_s, one.repeated_drift_s, one.peak_mib
         ))?;
         all.push(one);
     }
@@ -108,6 +122,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         "all_drift_first_time_vs_none": round2(large.first_drift_s / large.no_drift_s),
         "payments_vs_smallest": round2(large.payments as f64 / small.payments as f64),
         "seconds_vs_smallest": round2(large.no_drift_s / small.no_drift_s),
+        "window_vs_smallest": round2(large.window_s / small.window_s),
+        "window_vs_everything": round2(large.window_s / large.no_drift_s),
         "peak_memory_vs_smallest": round2(large.peak_mib / small.peak_mib),
         "peak_mib": round2(large.peak_mib),
     });
@@ -155,9 +171,9 @@ impl BenchBank {
     }
 
     /// Runs a reconciliation and checks its result; returns the duration in seconds.
-    async fn time_run(&self, payments: u64, drifts: u64) -> anyhow::Result<f64> {
+    async fn time_run(&self, payments: u64, window_s: Option<i64>, drifts: u64) -> anyhow::Result<f64> {
         let started = Instant::now();
-        let report = self.reconciler.run(Tolerance::default(), &|_| ()).await?;
+        let report = self.reconciler.run(Tolerance::default(), window_s, &|_| ()).await?;
         let duration = started.elapsed();
         let result = (report.payments, report.lines, report.drift_count(), report.not_compared.len());
         anyhow::ensure!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures::TryStreamExt as _;
 use payment_protocol::drift::Tolerance;
-use payment_worker::reconciliation::{ReconciliationSummary, ReconciliationWorkflow};
+use payment_worker::reconciliation::{ReconciliationInput, ReconciliationSummary, ReconciliationWorkflow};
 use serde_json::json;
 use temporalio_client::schedules::{
     DeleteScheduleOptions, ListSchedulesOptions, ScheduleDescription, ScheduleDescriptionAction,
@@ -25,14 +25,15 @@ use testkit::wait::until;
 use testkit::{System, SystemOptions};
 
 /// Without a grace period, so that damage is found at once.
-const TOLERANCE: Tolerance = Tolerance { grace_s: 0, cancelling_s: 3_600 };
+const EVERYTHING: ReconciliationInput =
+    ReconciliationInput { tolerance: Tolerance { grace_s: 0, cancelling_s: 3_600 }, window_s: None };
 
 /// Runs the reconciliation workflow with a grace period of zero.
 async fn reconcile(system: &System, name: &str) -> anyhow::Result<ReconciliationSummary> {
     let client = system.temporal().await?;
     let id = format!("{}-{name}", system.task_queue);
     let options = WorkflowStartOptions::new(system.task_queue.clone(), id).build();
-    let handle = client.start_workflow(ReconciliationWorkflow::run, TOLERANCE, options).await?;
+    let handle = client.start_workflow(ReconciliationWorkflow::run, EVERYTHING, options).await?;
     let result = handle.get_result(WorkflowGetResultOptions::default());
     match tokio::time::timeout(Duration::from_secs(60), result).await {
         Ok(result) => result.context(system.worker.log_tail()),
@@ -114,6 +115,8 @@ async fn s0_15_the_worker_creates_the_reconciliation_schedule_once() -> anyhow::
     let mut system = System::start("schedule", SystemOptions::default()).await?;
     let client = system.temporal().await?.clone();
     let schedule = client.get_schedule_handle(format!("reconciliation-{}", system.task_queue));
+    let of_everything =
+        client.get_schedule_handle(format!("reconciliation-of-everything-{}", system.task_queue));
     let describe = async || schedule.describe(RpcOptions::default()).await;
     // The systems of tests have the interval 0, which creates no schedule. A payment shows that the worker has started.
     let payment = system.pay("5.00").await?;
@@ -122,6 +125,7 @@ async fn s0_15_the_worker_creates_the_reconciliation_schedule_once() -> anyhow::
 
     system.worker.stop().await?;
     system.worker.set_variable("PAYMENTS_WORKER__RECONCILIATION_INTERVAL_S", "1800");
+    system.worker.set_variable("PAYMENTS_WORKER__FULL_RECONCILIATION_INTERVAL_S", "86400");
     system.worker.restart().await?;
     let created =
         until("the schedule exists", Duration::from_secs(60), || async { Ok(describe().await.ok()) }).await?;
@@ -135,14 +139,24 @@ async fn s0_15_the_worker_creates_the_reconciliation_schedule_once() -> anyhow::
     assert_eq!(action.workflow_type(), "ReconciliationWorkflow");
     assert_eq!(action.task_queue(), system.task_queue);
 
-    // It starts a run that ends, and an operator changes it.
-    schedule.trigger(ScheduleOverlapPolicy::Unspecified, TriggerScheduleOptions::default()).await?;
-    until("a run of the schedule has ended", Duration::from_secs(60), || async {
-        let ended = "SELECT count(*) FROM reconciliation_runs WHERE finished_at IS NOT NULL";
-        let ended: i64 = sqlx::query_scalar(ended).fetch_one(&system.database.pool).await?;
-        Ok((ended == 1).then_some(()))
+    let created = until("the schedule of everything exists", Duration::from_secs(60), || async {
+        Ok(of_everything.describe(RpcOptions::default()).await.ok())
     })
     .await?;
+    assert_eq!(interval_s(&created), Some(86_400));
+
+    // Each starts a run that ends, with a window and without, and an operator changes one.
+    for (schedule, has_window) in [(&schedule, true), (&of_everything, false)] {
+        schedule.trigger(ScheduleOverlapPolicy::Unspecified, TriggerScheduleOptions::default()).await?;
+        until("a run of the schedule has ended", Duration::from_secs(60), || async {
+            let ended = "SELECT count(*) FROM reconciliation_runs
+                         WHERE finished_at IS NOT NULL AND (window_began_at IS NOT NULL) = $1";
+            let ended: i64 =
+                sqlx::query_scalar(ended).bind(has_window).fetch_one(&system.database.pool).await?;
+            Ok((ended == 1).then_some(()))
+        })
+        .await?;
+    }
     let change = |update: &mut temporalio_client::schedules::ScheduleUpdate| {
         update.set_spec(ScheduleSpec::from_interval(Duration::from_secs(7_200))).set_paused(true);
     };
@@ -159,11 +173,12 @@ async fn s0_15_the_worker_creates_the_reconciliation_schedule_once() -> anyhow::
     let own = until("Temporal lists the schedule", Duration::from_secs(60), || async {
         let all: Vec<_> = client.list_schedules(ListSchedulesOptions::default()).try_collect().await?;
         let own = all.iter().filter(|one| one.schedule_id().contains(&system.task_queue)).count();
-        Ok((own > 0).then_some(own))
+        Ok((own > 1).then_some(own))
     })
     .await?;
-    assert_eq!(own, 1);
+    assert_eq!(own, 2);
     schedule.delete(DeleteScheduleOptions::default()).await?;
+    of_everything.delete(DeleteScheduleOptions::default()).await?;
     Ok(())
 }
 
@@ -206,7 +221,7 @@ async fn s1_6_another_worker_continues_a_killed_reconciliation_run() -> anyhow::
     let id = format!("{}-killed", system.task_queue);
     let options = WorkflowStartOptions::new(system.task_queue.clone(), id.clone()).build();
     let client = system.temporal().await?.clone();
-    let run = client.start_workflow(ReconciliationWorkflow::run, TOLERANCE, options).await?;
+    let run = client.start_workflow(ReconciliationWorkflow::run, EVERYTHING, options).await?;
     // The first attempt fails at the lock timeout and reports to the server how far it came; the second one is killed.
     system.wait_for_attempt(&id, "run_reconciliation", 2).await?;
     until("the second attempt waits for the callbacks", Duration::from_secs(60), || async {

@@ -94,6 +94,7 @@ pub const METRICS: &[MetricEntry] = &[
     entry(&[BackgroundWorker], Gauge, "journal_unsealed_oldest_seconds", &[], "seconds", "Age of the oldest unsealed journal entry; 0 if none exists"),
     entry(&[BackgroundWorker], Counter, "journal_sealed_total", &[], "entries", "Journal entries that the background-worker sealed"),
     entry(&[BackgroundWorker], Gauge, "reconciliation_last_run_age_seconds", &[], "seconds", "Time since the last reconciliation run finished; before the first run, time since the first payment"),
+    entry(&[BackgroundWorker], Gauge, "reconciliation_last_full_run_age_seconds", &[], "seconds", "The same of a reconciliation run over everything, without a window"),
     entry(&[BackgroundWorker], Gauge, "reconciliation_unread_sources", &[], "sources", "Sources (switch statements, the list of workflows) that the last reconciliation run could not read"),
     entry(&[BackgroundWorker], Gauge, "outbox_unpublished", &[], "events", "Outbox events that wait to be published, without parked ones"),
     entry(&[BackgroundWorker], Gauge, "outbox_unpublished_oldest_seconds", &[], "seconds", "Age of the oldest unpublished outbox event; 0 if none exists"),

@@ -152,6 +152,15 @@ const BACKLOG_RULES: &[Rule] = &[
         summary: "No reconciliation run (ledger against switch statements and workflows) has finished for 3 hours",
         description: "Nobody is affected yet, but drift between the ledger and the switches is not detected. Check first in the Temporal UI whether the reconciliation schedule exists and why its last run failed.",
     },
+    // Once a day by default.
+    Rule {
+        name: "FullReconciliationOverdue",
+        expr: "max(reconciliation_last_full_run_age_seconds) > 259200",
+        pending_s: 60,
+        severity: Warning,
+        summary: "No reconciliation run over everything has finished for 3 days",
+        description: "Nobody is affected yet, but drift that is older than the window of the hourly runs, and a journal that was changed there, is not detected. Check first in the Temporal UI whether the schedule reconciliation-of-everything exists and why its last run failed.",
+    },
     // Two runs have missed the source. A switch without a statement counts as unread.
     Rule {
         name: "ReconciliationIncomplete",

@@ -44,6 +44,8 @@ CREATE TABLE reconciliation_runs (
     reconciliation_id bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     started_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     finished_at       timestamptz,
+    -- Only what changed since then was compared. NULL: everything.
+    window_began_at   timestamptz,
     report            jsonb,
     CONSTRAINT reconciliation_runs_finished_has_a_report CHECK ((finished_at IS NULL) = (report IS NULL))
 );
@@ -53,4 +55,11 @@ CREATE UNLOGGED TABLE running_workflows (
     reconciliation_id bigint NOT NULL,
     workflow_id       text   NOT NULL,
     PRIMARY KEY (reconciliation_id, workflow_id)
+);
+
+-- Payments that a run with a window compares besides those that the journal and the statements name; deleted with the end of the run.
+CREATE TABLE reconciled_payments (
+    reconciliation_id bigint NOT NULL,
+    payment_id        text   NOT NULL,
+    PRIMARY KEY (reconciliation_id, payment_id)
 );

@@ -56,7 +56,7 @@ GRANT INSERT ON statement_lines TO payments_service;
 GRANT INSERT, UPDATE ON statement_cursors TO payments_service;
 GRANT INSERT ON reconciliation_runs TO payments_service;
 GRANT UPDATE (finished_at, report) ON reconciliation_runs TO payments_service;
-GRANT INSERT, DELETE ON running_workflows TO payments_service;
+GRANT INSERT, DELETE ON running_workflows, reconciled_payments TO payments_service;
 
 -- Events and notifications.
 GRANT INSERT, UPDATE, DELETE ON outbox, outbox_keys, processed_events, consumer_positions, parked_deliveries TO payments_service;

@@ -35,6 +35,7 @@ const GROWING: &[&str] = &[
     "outbox_keys",
     "payments",
     "recalls",
+    "reconciled_payments",
     "returns",
     "running_workflows",
     "statement_lines",
@@ -99,7 +100,7 @@ async fn s0_15_no_step_of_a_payment_scans_a_whole_table(_: PgPoolOptions, connec
         assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "a return after {stage:?}");
         ids.push(p.id);
     }
-    let run = bank.ledger.begin_reconciliation_run().await.unwrap();
+    let run = bank.ledger.begin_reconciliation_run(None).await.unwrap();
     let sources = Sources { statements: vec![SwitchName::new(SWITCH).unwrap()], workflows: Some(run) };
     assert_eq!(bank.ledger.compare(&sources, &ids).await.unwrap().len(), ids.len());
     assert_eq!(excessive_reads(&bank, 6).await, [""; 0], "compare");
@@ -107,6 +108,22 @@ async fn s0_15_no_step_of_a_payment_scans_a_whole_table(_: PgPoolOptions, connec
     bank.ledger.unmatched_callbacks(None, Tolerance::default(), 3).await.unwrap();
     bank.ledger.unmatched_workflows(run, None, Tolerance::default(), 3).await.unwrap();
     assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "unmatched");
+    // The window begins after the others, in which nothing is open.
+    let last = bank.number("SELECT max(entry_id) FROM journal WHERE payment_id IN (SELECT payment_id FROM payments ORDER BY accepted_at LIMIT 100)").await;
+    bank.damage(format!(
+        "UPDATE journal SET posted_at = posted_at - interval '1 day' WHERE entry_id <= {last}"
+    ))
+    .await;
+    excessive_reads(&bank, 1).await;
+    let window = bank.ledger.reconciliation_baseline(Some(3_600)).await.unwrap().window.unwrap();
+    assert_eq!(excessive_reads(&bank, 6).await, [""; 0], "the window");
+    let run = bank.ledger.begin_reconciliation_run(Some(&window)).await.unwrap();
+    assert_eq!(excessive_reads(&bank, 6).await, [""; 0], "its list");
+    assert_eq!(window.after_entry_id, last);
+    bank.ledger.payments_of_entries(run, &window, last, 3).await.unwrap();
+    bank.ledger.listed_payments(run, None, 3).await.unwrap();
+    bank.ledger.payments_of_lines(run, &window, 0, 3).await.unwrap();
+    assert_eq!(excessive_reads(&bank, 6).await, [""; 0], "a window");
     let since = jiff::Timestamp::UNIX_EPOCH;
     assert!(!bank.ledger.ended_without_attempt(since, 3).await.unwrap().is_empty());
     bank.ledger.first_line_since(since).await.unwrap();

@@ -9,12 +9,15 @@ use std::collections::BTreeMap;
 use payment_ledger::audit::reconcile::ReconciliationRunId;
 use payment_ledger::audit::reconcile::findings::{Finding, FindingOutcome};
 use payment_ledger::audit::reconcile::payments::Sources;
+use payment_ledger::audit::reconcile::window::ReconciliationWindow;
+use payment_protocol::action::Correction;
 use payment_protocol::drift::{Drift, Tolerance};
 use payment_protocol::ids::{PaymentId, SwitchName};
 use payment_protocol::keys;
+use payment_protocol::port::{DebitOutcome, ReserveOutcome};
 use payment_protocol::report::{LineStatus, StatementLine};
 use sqlx::PgPool;
-use support::{AMOUNT_MINOR, Bank, SWITCH, Sample, Stage, success};
+use support::{AMOUNT_MINOR, Bank, SWITCH, Sample, Stage, event, success};
 
 /// Tolerance of the tests: no grace period, and an hour for a cancel.
 const TOLERANCE: Tolerance = Tolerance { grace_s: 0, cancelling_s: 3_600 };
@@ -43,18 +46,68 @@ impl Bank {
         self.ledger.store_lines(&switch(), lines).await.unwrap()
     }
 
+    /// The payments that a run without a window compares, in batches.
+    async fn all_payments(&self, batch: i64) -> Vec<PaymentId> {
+        let mut all: Vec<PaymentId> = Vec::new();
+        loop {
+            let page = self.ledger.payments_after(all.last(), batch).await.unwrap();
+            if page.is_empty() {
+                break;
+            }
+            all.extend(page);
+        }
+        all
+    }
+
+    /// The payments that a run with a window compares, by its three parts in batches.
+    async fn payments_of_window(
+        &self,
+        run: ReconciliationRunId,
+        window: &ReconciliationWindow,
+        batch: i64,
+    ) -> [Vec<PaymentId>; 3] {
+        let [mut entries, mut listed, mut lines] = [const { Vec::new() }; 3];
+        let mut after = window.after_entry_id;
+        loop {
+            let page = self.ledger.payments_of_entries(run, window, after, batch).await.unwrap();
+            entries.extend(page.payments);
+            let Some(next) = page.next else { break };
+            after = next;
+        }
+        loop {
+            let page = self.ledger.listed_payments(run, listed.last(), batch).await.unwrap();
+            if page.is_empty() {
+                break;
+            }
+            listed.extend(page);
+        }
+        let mut after = window.after_line_id;
+        loop {
+            let page = self.ledger.payments_of_lines(run, window, after, batch).await.unwrap();
+            lines.extend(page.payments);
+            let Some(next) = page.next else { break };
+            after = next;
+        }
+        [entries, listed, lines]
+    }
+
     /// One reconciliation run in batches of three.
-    async fn reconcile(&self, running: &[String]) -> (ReconciliationRunId, Vec<Finding>) {
-        let run = self.ledger.begin_reconciliation_run().await.unwrap();
+    async fn reconcile(
+        &self,
+        running: &[String],
+        window_s: Option<i64>,
+    ) -> (ReconciliationRunId, Vec<Finding>) {
+        let window = self.ledger.reconciliation_baseline(window_s).await.unwrap().window;
+        let run = self.ledger.begin_reconciliation_run(window.as_ref()).await.unwrap();
         self.ledger.record_running_workflows(run, running).await.unwrap();
         let sources = Sources { statements: vec![switch()], workflows: Some(run) };
         let mut findings = Vec::new();
-        let mut after: Option<PaymentId> = None;
-        loop {
-            let batch = self.ledger.payments_after(after.as_ref(), 3).await.unwrap();
-            let Some(last) = batch.last() else { break };
-            after = Some(last.clone());
-            for compared in &self.ledger.compare(&sources, &batch).await.unwrap() {
+        let compared = match &window {
+            Some(window) => self.payments_of_window(run, window, 3).await.concat(),
+            None => self.all_payments(3).await,
+        };
+        for batch in compared.chunks(3) {
+            for compared in &self.ledger.compare(&sources, batch).await.unwrap() {
                 findings.extend(compared.findings(TOLERANCE));
             }
         }
@@ -208,16 +261,79 @@ async fn r36_reconciliation_finds_each_seeded_drift_and_nothing_else(pool: PgPoo
 
     // An empty page moves the time of the last statement read behind all payments, as in a real run.
     bank.lines(&[]).await;
-    let (run, findings) = bank.reconcile(&seeded.running).await;
-    let found: BTreeMap<String, Drift> =
-        findings.iter().map(|finding| (finding.origin.clone(), finding.drift)).collect();
-    assert_eq!(found, seeded.expected);
-    assert_eq!(findings.len(), seeded.expected.len(), "expected one finding each: {findings:?}");
+    let (_, of_window) = bank.reconcile(&seeded.running, Some(3_600)).await;
+    let (run, findings) = bank.reconcile(&seeded.running, None).await;
+    for findings in [&of_window, &findings] {
+        let found: BTreeMap<String, Drift> =
+            findings.iter().map(|finding| (finding.origin.clone(), finding.drift)).collect();
+        assert_eq!(found, seeded.expected);
+        assert_eq!(findings.len(), seeded.expected.len(), "expected one finding each: {findings:?}");
+    }
 
     check_exceptions(&bank, &findings).await;
 
     bank.ledger.finish_reconciliation_run(run, &serde_json::json!({})).await.unwrap();
-    assert_eq!(bank.number("SELECT count(*) FROM running_workflows").await, 0);
+    let left = "SELECT count(*) FROM running_workflows WHERE reconciliation_id = (SELECT max(reconciliation_id) FROM reconciliation_runs)";
+    assert_eq!(bank.number(left).await, 0);
+}
+
+/// A run with a window compares each payment once that is open, or of which the journal or a statement has something new: whatever the
+/// size of its batches, and nothing else.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_15_a_run_with_a_window_compares_what_is_open_or_has_changed(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let mut old = Vec::new();
+    for (key, stage) in [
+        ("unchanged", Stage::Settled),
+        ("refused", Stage::Rejected),
+        ("reported again", Stage::Settled),
+        ("corrected", Stage::Released),
+        ("open", Stage::Reserved),
+        ("to be debited", Stage::Confirmed),
+        ("not reserved", Stage::Accepted),
+    ] {
+        old.push(bank.payment_at(stage, key).await);
+    }
+    bank.lines(&[line(&old[0], "t-unchanged", LineStatus::Settled)]).await;
+    bank.damage(
+        "UPDATE journal SET posted_at = posted_at - interval '2 days';
+         UPDATE statement_lines SET read_at = read_at - interval '2 days';
+         UPDATE payments SET ended_at = ended_at - interval '2 days'"
+            .to_owned(),
+    )
+    .await;
+    bank.ledger.store_callback(&success(&old[3], &event(&old[3], "late"))).await.unwrap();
+    bank.correct(&old[3], Correction::LateDebit).await.unwrap();
+    assert_eq!(bank.debit(&old[5]).await, DebitOutcome::Done);
+    let new = bank.payment_at(Stage::Settled, "new").await;
+    bank.lines(&[
+        line(&old[2], "t-again", LineStatus::Settled),
+        line(&old[2], "t-again", LineStatus::Returned),
+        line(&new, "t-new", LineStatus::Settled),
+    ])
+    .await;
+
+    let window = bank.ledger.reconciliation_baseline(Some(86_400)).await.unwrap().window.unwrap();
+    let run = bank.ledger.begin_reconciliation_run(Some(&window)).await.unwrap();
+    // What is reserved after the list is for the next run, unless it was listed as open.
+    assert_eq!(bank.reserve(&old[6]).await, ReserveOutcome::Held);
+    bank.payment_at(Stage::Settled, "after the list").await;
+    let sorted = |payments: [&Sample; 2]| {
+        let mut ids = payments.map(|p| p.id.clone());
+        ids.sort_unstable();
+        ids
+    };
+    let mut listed = [&old[3], &old[4], &old[6]].map(|p| p.id.clone());
+    listed.sort_unstable();
+    for batch in [1, 2, 100] {
+        let [mut entries, list, lines] = bank.payments_of_window(run, &window, batch).await;
+        entries.sort_unstable();
+        assert_eq!(entries, sorted([&old[5], &new]), "batches of {batch}");
+        assert_eq!(list, listed, "batches of {batch}");
+        assert_eq!(lines, [old[2].id.clone()], "batches of {batch}");
+    }
+    bank.ledger.finish_reconciliation_run(run, &serde_json::json!({})).await.unwrap();
+    assert_eq!(bank.number("SELECT count(*) FROM reconciled_payments").await, 0);
 }
 
 /// Each finding opens one exception, once. A closed one stays closed unless the finding changes.

@@ -4,6 +4,8 @@
 
 mod support;
 
+use payment_ledger::audit::reconcile::window::ReconciliationWindow;
+use payment_ledger::audit::seal::verify::VerificationFinding;
 use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use sqlx::PgPool;
 use support::{Bank, FUNDS_MINOR, Stage};
@@ -85,6 +87,41 @@ const TAMPERINGS: &[Tampering] = &[
     ("UPDATE accounts SET currency = 'USD' WHERE account_id = 'three'", &[("currency_does_not_balance", "EUR")]),
 ];
 
+/// The verification of a window finds what the whole one finds of the entries in it, besides sums over all entries.
+async fn check_window(
+    bank: &Bank,
+    statement: &str,
+    expected: &[(&str, &str)],
+    whole: &[VerificationFinding],
+) {
+    const SUMS: &str = "sealed_balance_differs sealed_hour_differs balance_differs hold_differs holding_differs \
+                        currency_does_not_balance head_unknown";
+    for (after_entry_id, after_batch) in [(0, 0), (8, 4)] {
+        let window = ReconciliationWindow {
+            since: jiff::Timestamp::UNIX_EPOCH,
+            after_entry_id,
+            last_entry_id: i64::MAX,
+            after_line_id: 0,
+            after_batch,
+        };
+        let is_in = |kind: &str, subject: &str| {
+            let (object, number) = subject.split_once(' ').unwrap_or((subject, "0"));
+            let first = if object == "batch" { after_batch } else { after_entry_id };
+            !SUMS.split(' ').any(|sum| sum == kind) && number.parse::<i64>().unwrap() > first
+        };
+        let found = bank.ledger.verify_window(&window).await.unwrap().findings;
+        for (kind, subject) in expected.iter().filter(|(kind, subject)| is_in(kind, subject)) {
+            let is_found = found.iter().any(|finding| finding.kind == *kind && finding.subject == *subject);
+            assert!(
+                is_found,
+                "{statement}\nafter entry {after_entry_id}: {kind} {subject} not in {found:#?}"
+            );
+        }
+        let unexpected: Vec<_> = found.iter().filter(|finding| !whole.contains(finding)).collect();
+        assert!(unexpected.is_empty(), "{statement}\nafter entry {after_entry_id}: {unexpected:#?}");
+    }
+}
+
 /// The owner of the tables can disable the triggers; each change that this allows has its own finding.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r36_journal_verification_finds_each_kind_of_tampering(pool: PgPool) {
@@ -117,6 +154,7 @@ async fn r36_journal_verification_finds_each_kind_of_tampering(pool: PgPool) {
             let is_expected = expected.contains(&(finding.kind, finding.subject.as_str()));
             assert!(is_expected, "{statement}\nunexpected finding {finding:?}");
         }
+        check_window(&bank, statement, expected, &verified.findings).await;
         restore(&bank).await;
     }
     assert_eq!(

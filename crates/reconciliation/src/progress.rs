@@ -25,7 +25,7 @@ impl ReconciliationProgress {
         tolerance: Tolerance,
         baseline: ReconciliationBaseline,
     ) -> Self {
-        let report = ReconciliationReport::new(run_id.0, tolerance);
+        let report = ReconciliationReport::new(run_id.0, tolerance, baseline.window.as_ref());
         Self { position: Position::Journal, baseline, report }
     }
 
@@ -42,8 +42,14 @@ impl ReconciliationProgress {
 pub(crate) enum Position {
     /// The journal, as a whole.
     Journal,
-    /// Payments after this one.
+    /// Without a window: payments after this one.
     Payments(Option<PaymentId>),
+    /// With a window: payments of the journal entries after this one.
+    Entries(i64),
+    /// With a window: listed payments after this one.
+    Listed(Option<PaymentId>),
+    /// With a window: payments of the statement lines after this one.
+    Lines(i64),
     /// Statement lines after this one.
     StatementLines(i64),
     /// Callbacks after this switch and event id.

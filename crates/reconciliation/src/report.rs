@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use payment_ledger::audit::reconcile::ReconciliationBaseline;
 use payment_ledger::audit::reconcile::findings::{Finding, FindingOutcome};
 use payment_ledger::audit::reconcile::payments::PaymentComparison;
+use payment_ledger::audit::reconcile::window::ReconciliationWindow;
 use payment_protocol::drift::{Drift, Tolerance};
 use payment_protocol::facts::HoldStatus;
 use serde::{Deserialize, Serialize};
@@ -21,9 +22,12 @@ pub struct ReconciliationReport {
     pub reconciliation_id: i64,
     /// Ages below which a difference counts as in progress.
     pub tolerance: Tolerance,
+    /// What changed since then was compared, and what was open; `None`: everything. Absent in reports of earlier releases.
+    #[serde(default)]
+    pub window_began_at: Option<jiff::Timestamp>,
     /// Number of payments that were compared.
     pub payments: u64,
-    /// Lines of all switch statements.
+    /// Statement lines of all switches that were compared.
     pub lines: u64,
     /// Statement lines read for the first time since the run began.
     pub new_lines: u64,
@@ -85,10 +89,15 @@ pub struct ReportedFinding {
 }
 
 impl ReconciliationReport {
-    pub(crate) fn new(reconciliation_id: i64, tolerance: Tolerance) -> Self {
+    pub(crate) fn new(
+        reconciliation_id: i64,
+        tolerance: Tolerance,
+        window: Option<&ReconciliationWindow>,
+    ) -> Self {
         Self {
             reconciliation_id,
             tolerance,
+            window_began_at: window.map(|window| window.since),
             payments: 0,
             lines: 0,
             new_lines: 0,

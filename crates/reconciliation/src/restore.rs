@@ -44,7 +44,7 @@ impl Reconciler {
     pub async fn check_restore(&self, since: Timestamp) -> Result<RestoreReport, ReconciliationError> {
         // First, since it protects: the comparison may take long.
         let marked = self.ledger.mark_open_payments(since).await?;
-        let baseline = self.ledger.reconciliation_baseline().await?;
+        let baseline = self.ledger.reconciliation_baseline(None).await?;
         let mut report = RestoreReport {
             since,
             marked,
@@ -55,7 +55,7 @@ impl Reconciler {
                 .ended_without_attempt(since, i64::try_from(REPORTED_FINDINGS_MAX).unwrap_or(i64::MAX))
                 .await?,
             // Reads the statements from where the surviving record of them ends.
-            reconciliation: self.run(Tolerance::default(), &|_| ()).await?,
+            reconciliation: self.run(Tolerance::default(), None, &|_| ()).await?,
         };
         self.find_transfers_without_attempt(&mut report).await?;
         self.find_ended_workflows(&mut report, &baseline).await?;

@@ -92,18 +92,19 @@ impl Reconciler {
         Self { batch, ..self }
     }
 
-    /// Runs one reconciliation. `progress` is called after each batch with the state from which [`Reconciler::resume`]
-    /// continues.
+    /// Runs one reconciliation, over what is open and what changed in the last `window_s` seconds, or without one over everything.
+    /// `progress` is called after each batch with the state from which [`Reconciler::resume`] continues.
     ///
     /// # Errors
     /// [`ReconciliationError`].
     pub async fn run(
         &self,
         tolerance: Tolerance,
+        window_s: Option<i64>,
         progress: &ProgressCallback<'_>,
     ) -> Result<ReconciliationReport, ReconciliationError> {
-        let baseline = self.ledger.reconciliation_baseline().await?;
-        let run_id = self.ledger.begin_reconciliation_run().await?;
+        let baseline = self.ledger.reconciliation_baseline(window_s).await?;
+        let run_id = self.ledger.begin_reconciliation_run(baseline.window.as_ref()).await?;
         self.complete(ReconciliationProgress::new(run_id, tolerance, baseline), run_id, progress).await
     }
 
@@ -117,7 +118,7 @@ impl Reconciler {
         progress: &ProgressCallback<'_>,
     ) -> Result<ReconciliationReport, ReconciliationError> {
         // A list of workflows of its own: the earlier attempt may still be alive, and would delete the list of its run.
-        let list = self.ledger.begin_reconciliation_run().await?;
+        let list = self.ledger.begin_reconciliation_run(None).await?;
         let report = self.complete(run, list, progress).await?;
         self.ledger.delete_running_workflows(list).await?;
         Ok(report)
@@ -237,40 +238,68 @@ impl Reconciler {
         run: &mut ReconciliationProgress,
     ) -> Result<Position, ReconciliationError> {
         let (ledger, tolerance, batch) = (&self.ledger, run.report.tolerance, self.batch);
-        Ok(match run.position.clone() {
-            Position::Journal => {
+        let (run_id, window) = (run.run_id(), run.baseline.window);
+        Ok(match (run.position.clone(), &window) {
+            (Position::Journal, _) => {
                 self.verify_journal(run).await?;
-                Position::Payments(None)
+                window.map_or(Position::Payments(None), |window| Position::Entries(window.after_entry_id))
             }
-            Position::Payments(after) => match self.compare_payments(sources, after.as_ref(), run).await? {
-                Some(last) => Position::Payments(Some(last)),
-                None => Position::StatementLines(0),
-            },
+            (Position::Entries(after), Some(window)) => {
+                let page = ledger.payments_of_entries(run_id, window, after, batch).await?;
+                self.compare_payments(sources, &page.payments, run).await?;
+                page.next.map_or(Position::Listed(None), Position::Entries)
+            }
+            (Position::Listed(after), Some(window)) => {
+                let payments = ledger.listed_payments(run_id, after.as_ref(), batch).await?;
+                self.compare_payments(sources, &payments, run).await?;
+                payments
+                    .last()
+                    .cloned()
+                    .map_or(Position::Lines(window.after_line_id), |last| Position::Listed(Some(last)))
+            }
+            (Position::Lines(after), Some(window)) => {
+                let page = ledger.payments_of_lines(run_id, window, after, batch).await?;
+                self.compare_payments(sources, &page.payments, run).await?;
+                page.next.map_or(Position::StatementLines(window.after_line_id), Position::Lines)
+            }
+            (Position::Payments(after), _) => {
+                let payments = ledger.payments_after(after.as_ref(), batch).await?;
+                self.compare_payments(sources, &payments, run).await?;
+                payments
+                    .last()
+                    .cloned()
+                    .map_or(Position::StatementLines(0), |last| Position::Payments(Some(last)))
+            }
             // The others match no payment.
-            Position::StatementLines(after) => {
+            (Position::StatementLines(after), _) => {
                 let page = ledger.unmatched_statement_lines(after, batch).await?;
                 run.report.lines += page.scanned as u64;
                 self.open_exceptions(page.findings, run).await?;
                 page.next.map_or(Position::Callbacks(None), Position::StatementLines)
             }
-            Position::Callbacks(after) => {
+            (Position::Callbacks(after), _) => {
                 let page = ledger.unmatched_callbacks(after.as_ref(), tolerance, batch).await?;
                 self.open_exceptions(page.findings, run).await?;
                 page.next.map_or(Position::Workflows(None), |next| Position::Callbacks(Some(next)))
             }
-            Position::Workflows(after) => {
+            (Position::Workflows(after), _) => {
                 let Some(list) = sources.workflows else { return Ok(Position::End) };
                 let page = ledger.unmatched_workflows(list, after.as_ref(), tolerance, batch).await?;
                 self.open_exceptions(page.findings, run).await?;
                 page.next.map_or(Position::End, |next| Position::Workflows(Some(next)))
             }
-            Position::End => Position::End,
+            (Position::End | Position::Entries(_) | Position::Listed(_) | Position::Lines(_), _) => {
+                Position::End
+            }
         })
     }
 
     /// Verifies the hash chain of the journal, and balances and holds against the entries.
     async fn verify_journal(&self, run: &mut ReconciliationProgress) -> Result<(), ReconciliationError> {
-        let verified = self.ledger.verify(None).await?;
+        let verified = match &run.baseline.window {
+            Some(window) => self.ledger.verify_window(window).await?,
+            None => self.ledger.verify(None).await?,
+        };
         // Several findings about one object are one exception.
         let mut findings = BTreeMap::new();
         for found in verified.findings {
@@ -285,27 +314,28 @@ impl Reconciler {
         self.open_exceptions(findings.into_values().collect(), run).await
     }
 
-    /// Compares the batch of payments after `after`; returns its last payment, `None` if there was none.
+    /// Compares payments, and adds them to the report.
     async fn compare_payments(
         &self,
         sources: &Sources,
-        after: Option<&PaymentId>,
+        batch: &[PaymentId],
         run: &mut ReconciliationProgress,
-    ) -> Result<Option<PaymentId>, ReconciliationError> {
-        let batch = self.ledger.payments_after(after, self.batch).await?;
+    ) -> Result<(), ReconciliationError> {
+        if batch.is_empty() {
+            return Ok(());
+        }
         // A return found here is recorded as one that the switch reports, so that the two open one exception.
-        for (payment_id, report) in self.ledger.unrecorded_returns(&batch).await? {
+        for (payment_id, report) in self.ledger.unrecorded_returns(batch).await? {
             self.ledger.record_returned(&payment_id, &report, FinalStatusSource::Statement).await?;
         }
         // The same for returns with an id of their own: each is booked once, whichever message reported it first.
-        self.ledger.record_listed_returns(&batch).await?;
+        self.ledger.record_listed_returns(batch).await?;
         let mut findings = Vec::new();
-        for compared in &self.ledger.compare(sources, &batch).await? {
+        for compared in &self.ledger.compare(sources, batch).await? {
             run.report.add_payment(compared);
             findings.extend(compared.findings(run.report.tolerance));
         }
-        self.open_exceptions(findings, run).await?;
-        Ok(batch.last().cloned())
+        self.open_exceptions(findings, run).await
     }
 
     /// Opens exceptions for the findings and adds the findings to the report.

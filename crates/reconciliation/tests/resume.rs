@@ -107,14 +107,18 @@ impl Bank {
     async fn forget_runs(&self) {
         self.damage(
             "DELETE FROM exceptions; DELETE FROM statement_lines; DELETE FROM statement_cursors;
-             DELETE FROM running_workflows; DELETE FROM reconciliation_runs",
+             DELETE FROM running_workflows; DELETE FROM reconciled_payments; DELETE FROM reconciliation_runs",
         )
         .await;
     }
 
     /// The progress after each of the first `batch` batches of a run that is dropped after them, and its report if it ended
     /// before.
-    async fn interrupted(&self, batch: usize) -> (Vec<String>, Option<ReconciliationReport>) {
+    async fn interrupted(
+        &self,
+        window_s: Option<i64>,
+        batch: usize,
+    ) -> (Vec<String>, Option<ReconciliationReport>) {
         let (recorded, reached) = (Mutex::new(Vec::new()), Notify::new());
         let progress = |progress: &ReconciliationProgress| {
             let mut recorded = recorded.lock().unwrap();
@@ -130,7 +134,7 @@ impl Bank {
         let report = tokio::select! {
             biased;
             () = reached.notified() => None,
-            report = self.reconciler.run(TOLERANCE, &progress) => Some(report.unwrap()),
+            report = self.reconciler.run(TOLERANCE, window_s, &progress) => Some(report.unwrap()),
         };
         (recorded.into_inner().unwrap(), report)
     }
@@ -200,40 +204,46 @@ fn foreign_callback(n: usize) -> Callback {
     }
 }
 
-/// The report without the ids that differ between any two runs.
+/// The report without the ids and the time that differ between any two runs.
 fn comparable(report: &ReconciliationReport) -> Value {
     let mut value = serde_json::to_value(report).unwrap();
-    value.as_object_mut().unwrap().remove("reconciliation_id");
+    for field in ["reconciliation_id", "window_began_at"] {
+        value.as_object_mut().unwrap().remove(field);
+    }
     for finding in value["findings"].as_array_mut().unwrap() {
         finding.as_object_mut().unwrap().remove("exception_id");
     }
     value
 }
 
-/// S1.6: for every batch; from its progress, and from the progress before it, as heartbeats lag behind the work.
+/// S1.6: for every batch, with a window and without; from its progress, and from the progress before it, as heartbeats lag behind the
+/// work.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s1_6_a_resumed_run_reports_the_same_as_an_uninterrupted_one(pool: PgPool) {
     let bank = Bank::new(pool).await;
-    bank.forget_runs().await;
-    let (recorded, report) = bank.interrupted(usize::MAX).await;
-    let uninterrupted = report.unwrap();
-    let (batches, exceptions) = (recorded.len(), bank.exceptions().await);
-    assert_eq!(uninterrupted.payments, PAYMENTS as u64);
-    assert_eq!((uninterrupted.lines, uninterrupted.new_lines), (LINES as u64, LINES as u64));
-    assert_eq!(uninterrupted.drift[&Drift::MissingHold], 2, "{uninterrupted:?}");
-    assert_eq!(uninterrupted.drift[&Drift::TransferWithoutPayment], LINES as u64, "{uninterrupted:?}");
-    assert!(batches > 10, "expected several batches of each kind, got {batches}");
+    for window_s in [None, Some(3_600)] {
+        bank.forget_runs().await;
+        let (recorded, report) = bank.interrupted(window_s, usize::MAX).await;
+        let uninterrupted = report.unwrap();
+        let (batches, exceptions) = (recorded.len(), bank.exceptions().await);
+        assert_eq!(uninterrupted.payments, PAYMENTS as u64);
+        assert_eq!((uninterrupted.lines, uninterrupted.new_lines), (LINES as u64, LINES as u64));
+        assert_eq!(uninterrupted.drift[&Drift::MissingHold], 2, "{uninterrupted:?}");
+        assert_eq!(uninterrupted.drift[&Drift::TransferWithoutPayment], LINES as u64, "{uninterrupted:?}");
+        assert!(batches > 10, "expected several batches of each kind, got {batches}");
 
-    for batch in 1..=batches {
-        for lag in [0, 1] {
-            bank.forget_runs().await;
-            let (recorded, _) = bank.interrupted(batch).await;
-            assert_eq!(recorded.len(), batch);
-            let heartbeat = &recorded[(batch - 1).saturating_sub(lag)];
-            let resumed = bank.resume(heartbeat).await;
-            assert_eq!(comparable(&resumed), comparable(&uninterrupted), "batch {batch}, lag {lag}");
-            assert_eq!(bank.exceptions().await, exceptions, "batch {batch}, lag {lag}");
-            assert_eq!(bank.ledger.last_reconciliation_run().await.unwrap().not_compared, 1);
+        for batch in 1..=batches {
+            for lag in [0, 1] {
+                let row = format!("window {window_s:?}, batch {batch}, lag {lag}");
+                bank.forget_runs().await;
+                let (recorded, _) = bank.interrupted(window_s, batch).await;
+                assert_eq!(recorded.len(), batch);
+                let heartbeat = &recorded[(batch - 1).saturating_sub(lag)];
+                let resumed = bank.resume(heartbeat).await;
+                assert_eq!(comparable(&resumed), comparable(&uninterrupted), "{row}");
+                assert_eq!(bank.exceptions().await, exceptions, "{row}");
+                assert_eq!(bank.ledger.last_reconciliation_run().await.unwrap().not_compared, 1);
+            }
         }
     }
 }

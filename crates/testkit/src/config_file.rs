@@ -23,7 +23,7 @@ pub(crate) fn render(
          [temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n\n\
          [worker]\nliveness_check_after_ms = {}\nliveness_check_interval_ms = 500\ncached_workflows = {}\n\
          lock_grants_max = {}\n\
-         reconciliation_interval_s = 0\n\n\
+         reconciliation_interval_s = 0\nfull_reconciliation_interval_s = 0\n\n\
          [background_worker]\npoll_interval_ms = 50\nbackoff_ms = 100\nmetrics_interval_ms = 100\n\n\
          [broker]\nurl = {:?}\n\n[notifier]\nack_wait_ms = 2000\n\n\
          [outbound_webhooks]\nmaster_key = {WEBHOOKS_MASTER_KEY:?}\nallow_http = true\nallowed_ports = []\n\

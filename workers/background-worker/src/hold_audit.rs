@@ -129,6 +129,7 @@ mod tests {
             "limits_exhausted{scope=\"account\"}",
             "limits_exhausted{scope=\"tenant\"}",
             "reconciliation_last_run_age_seconds",
+            "reconciliation_last_full_run_age_seconds",
             "reconciliation_unread_sources",
         ] {
             assert_has(&format!("{name} 0"));

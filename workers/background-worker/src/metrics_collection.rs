@@ -84,6 +84,7 @@ pub(crate) async fn collect(ledger: &Ledger, lag_monitors: &mut [ConsumerLagMoni
     metrics::gauge!("limits_exhausted", "scope" => "tenant").set(admission.tenants_used_up as f64);
     let run = ledger.last_reconciliation_run().await?;
     metrics::gauge!("reconciliation_last_run_age_seconds").set(run.finished_s as f64);
+    metrics::gauge!("reconciliation_last_full_run_age_seconds").set(run.full_finished_s as f64);
     metrics::gauge!("reconciliation_unread_sources").set(run.not_compared as f64);
     let reasons = ledger.commit_settings().await?.commit_loss_reasons();
     for reason in CommitLossReason::ALL {

@@ -1,7 +1,6 @@
 //! Configuration of `payment-worker`. Sections of other processes are ignored.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use payment_ledger::DatabaseOptions;
 use serde::Deserialize;
@@ -44,9 +43,14 @@ pub struct PaymentWorkerOptions {
     pub cached_workflows: usize,
     /// Grants after which an account lock continues as a new run. Default 100.
     pub lock_grants_max: u32,
-    /// Interval of the reconciliation schedule, in seconds; 0 creates no schedule. Default 3600. Applies when the
-    /// schedule is created; change an existing schedule in Temporal.
+    /// Interval of the reconciliation runs with a window, in seconds; 0 creates no schedule. Default 3600. Applies when the
+    /// schedule is created, as do the next two; change an existing schedule in Temporal.
     pub reconciliation_interval_s: u64,
+    /// Window of these runs, in seconds: they compare what is open, and what changed since then. Longer than a switch may need to list a
+    /// transfer. Default 259200, three days.
+    pub reconciliation_window_s: u32,
+    /// Interval of the reconciliation runs over everything, in seconds; 0 creates no schedule. Default 86400.
+    pub full_reconciliation_interval_s: u64,
     /// Time for running activities to finish at a shutdown, in milliseconds. Polls, cancels and recalls that wait for a switch are
     /// abandoned after a second at most. Default 8000.
     pub shutdown_timeout_ms: u64,
@@ -63,14 +67,9 @@ impl Default for PaymentWorkerOptions {
             cached_workflows: 1_000,
             lock_grants_max: 100,
             reconciliation_interval_s: 3_600,
+            reconciliation_window_s: 259_200,
+            full_reconciliation_interval_s: 86_400,
             shutdown_timeout_ms: 8_000,
         }
-    }
-}
-
-impl PaymentWorkerOptions {
-    /// Interval of the reconciliation schedule; `None` if the configuration is 0.
-    pub(crate) fn reconciliation_interval(&self) -> Option<Duration> {
-        (self.reconciliation_interval_s > 0).then(|| Duration::from_secs(self.reconciliation_interval_s))
     }
 }

@@ -25,14 +25,29 @@ use temporalio_sdk::activities::{ActivityContext, ActivityError};
 use temporalio_sdk::{ActivityOptions, WorkflowContext, WorkflowResult};
 
 use crate::activities::{error_chain, retryable};
+use crate::config::PaymentWorkerOptions;
 
-/// Prefix of the schedule's id and of its workflows' ids.
+/// Prefix of the id of the schedule with a window, and of its workflows' ids.
 const SCHEDULE: &str = "reconciliation";
+/// The same of the schedule that compares everything.
+const FULL_SCHEDULE: &str = "reconciliation-of-everything";
 /// Longest reconciliation run. A million payments take minutes.
 const RUN_TIMEOUT: Duration = Duration::from_secs(3 * 3_600);
 /// A run without a heartbeat for this long continues on another worker.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(60);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The workflow's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReconciliationInput {
+    /// From which age a difference counts as drift.
+    #[serde(flatten)]
+    pub tolerance: Tolerance,
+    /// Only what is open, and what changed in the last seconds of this number, is compared; `None`: everything. Absent in the schedules
+    /// of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_s: Option<i64>,
+}
 
 /// The workflow's result; the ledger holds the full report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +89,7 @@ impl ReconciliationWorkflow {
     #[run(name = "ReconciliationWorkflow")]
     pub async fn run(
         ctx: &mut WorkflowContext<Self>,
-        tolerance: Tolerance,
+        input: ReconciliationInput,
     ) -> WorkflowResult<ReconciliationSummary> {
         let options = ActivityOptions::with_start_to_close_timeout(RUN_TIMEOUT)
             .heartbeat_timeout(HEARTBEAT_TIMEOUT)
@@ -86,7 +101,7 @@ impl ReconciliationWorkflow {
             )
             .summary("Compare ledger, switch statements and workflows".to_owned())
             .build();
-        Ok(ctx.execute_activity(ReconciliationActivities::run_reconciliation, tolerance, options).await?)
+        Ok(ctx.execute_activity(ReconciliationActivities::run_reconciliation, input, options).await?)
     }
 }
 
@@ -103,7 +118,7 @@ impl ReconciliationActivities {
     pub async fn run_reconciliation(
         self: Arc<Self>,
         ctx: ActivityContext,
-        tolerance: Tolerance,
+        input: ReconciliationInput,
     ) -> Result<ReconciliationSummary, ActivityError> {
         let latest = Mutex::new(last_heartbeat(&ctx));
         let read_latest = || latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -113,7 +128,7 @@ impl ReconciliationActivities {
         let mut run = pin!(async {
             match read_latest() {
                 Some(previous) => self.reconciler.resume(previous, &progress).await,
-                None => self.reconciler.run(tolerance, &progress).await,
+                None => self.reconciler.run(input.tolerance, input.window_s, &progress).await,
             }
         });
         let mut heartbeat = tokio::time::interval(HEARTBEAT_INTERVAL);
@@ -156,31 +171,49 @@ fn last_heartbeat(ctx: &ActivityContext) -> Option<ReconciliationProgress> {
     }
 }
 
-/// Creates the reconciliation schedule. An existing schedule stays as it is: an operator may have changed it.
-pub(crate) async fn create_schedule(client: &Client, task_queue: &str, interval: Duration) {
-    let action = ScheduleAction::start_workflow(
-        ReconciliationWorkflow::run,
-        Tolerance::default(),
-        task_queue,
-        SCHEDULE,
-    );
+/// Creates the schedules of reconciliation runs: with a window, and of everything. An existing schedule stays as it is: an operator may
+/// have changed it.
+pub(crate) async fn create_schedules(client: &Client, task_queue: &str, options: &PaymentWorkerOptions) {
+    let window_s = Some(i64::from(options.reconciliation_window_s));
+    for (name, interval_s, window_s) in [
+        (SCHEDULE, options.reconciliation_interval_s, window_s),
+        (FULL_SCHEDULE, options.full_reconciliation_interval_s, None),
+    ] {
+        if interval_s > 0 {
+            create_schedule(client, task_queue, name, Duration::from_secs(interval_s), window_s).await;
+        }
+    }
+}
+
+async fn create_schedule(
+    client: &Client,
+    task_queue: &str,
+    name: &str,
+    interval: Duration,
+    window_s: Option<i64>,
+) {
+    let input = ReconciliationInput { tolerance: Tolerance::default(), window_s };
+    let action = ScheduleAction::start_workflow(ReconciliationWorkflow::run, input, task_queue, name);
     let options = CreateScheduleOptions::builder()
         .action(action)
         .spec(ScheduleSpec::from_interval(interval))
         .overlap_policy(ScheduleOverlapPolicy::Skip)
         .build();
-    match client.create_schedule(format!("{SCHEDULE}-{task_queue}"), options).await {
+    let schedule = format!("{name}-{task_queue}");
+    match client.create_schedule(schedule.clone(), options).await {
         Ok(_) => {
             tracing::info!(
+                schedule,
                 interval_s = interval.as_secs(),
-                "the payment-worker created the schedule of reconciliation runs at Temporal"
+                "the payment-worker created a schedule of reconciliation runs at Temporal"
             )
         }
         Err(ScheduleError::Rpc(status)) if status.code() == Code::AlreadyExists => {}
         Err(error) => {
             tracing::error!(
+                schedule,
                 error = &error as &dyn std::error::Error,
-                "the payment-worker could not create the schedule of reconciliation runs; no run starts until a payment-worker restarts and creates the schedule"
+                "the payment-worker could not create a schedule of reconciliation runs; no run of it starts until a payment-worker restarts and creates the schedule"
             );
         }
     }

@@ -25,6 +25,9 @@ pub(crate) struct Args {
     /// Longest time that a payment may be cancelling without being a drift, like 90s, 10m or 48h
     #[arg(long, value_name = "AGE", default_value = "15m", value_parser = age::parse)]
     cancelling: i64,
+    /// Compare only what is open, and what changed within this time, like 12h or 72h; without it, everything since the beginning
+    #[arg(long, value_name = "AGE", value_parser = age::parse)]
+    window: Option<i64>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -33,7 +36,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let reconciler = reconciler(&args.config).await?;
     let tolerance = Tolerance { grace_s: args.grace, cancelling_s: args.cancelling };
-    let report = reconciler.run(tolerance, &|_| ()).await?;
+    let report = reconciler.run(tolerance, args.window, &|_| ()).await?;
     if args.json {
         out.write_json(&serde_json::to_value(&report)?)?;
     } else {
@@ -66,6 +69,11 @@ pub(super) fn print(report: &ReconciliationReport, out: &mut Output<'_>) -> anyh
         "reconciliation run {reconciliation_id} compared {payments} payments, {lines} statement lines ({new_lines} new) and \
          {workflows} workflows"
     ))?;
+    if let Some(since) = report.window_began_at {
+        out.write_line(format_args!(
+            "compared was what is open, and what has changed since {since:.0}; without --window, everything is"
+        ))?;
+    }
     for source in &report.not_compared {
         out.write_line(format_args!("not compared: {source}"))?;
     }

@@ -63,7 +63,9 @@ pub struct RestrictionCounts {
 pub struct LastReconciliationRun {
     /// Seconds since a run finished; before the first run, since the first payment.
     pub finished_s: i64,
-    /// Sources that it could not read.
+    /// The same of a run without a window.
+    pub full_finished_s: i64,
+    /// Sources that the last run could not read.
     pub not_compared: i64,
 }
 
@@ -259,11 +261,18 @@ impl Ledger {
             r#"WITH last AS (
                    SELECT finished_at, report FROM reconciliation_runs WHERE finished_at IS NOT NULL
                    ORDER BY reconciliation_id DESC LIMIT 1),
-               first AS (SELECT payment_id FROM timeline ORDER BY entry_id LIMIT 1)
+               last_full AS (
+                   SELECT finished_at FROM reconciliation_runs WHERE finished_at IS NOT NULL AND window_began_at IS NULL
+                   ORDER BY reconciliation_id DESC LIMIT 1),
+               first AS (
+                   SELECT accepted_at FROM payments
+                   WHERE payment_id = (SELECT payment_id FROM timeline ORDER BY entry_id LIMIT 1))
                SELECT coalesce(extract(epoch FROM clock_timestamp() - coalesce((SELECT finished_at FROM last),
-                                                                               (SELECT p.accepted_at
-                                                                                FROM payments p JOIN first USING (payment_id)))),
-                               0)::bigint AS "finished_s!",
+                                                                               (SELECT accepted_at FROM first))), 0)::bigint
+                          AS "finished_s!",
+                      coalesce(extract(epoch FROM clock_timestamp() - coalesce((SELECT finished_at FROM last_full),
+                                                                               (SELECT accepted_at FROM first))), 0)::bigint
+                          AS "full_finished_s!",
                       coalesce((SELECT jsonb_array_length(CASE jsonb_typeof(report -> 'not_compared')
                                                           WHEN 'array' THEN report -> 'not_compared' ELSE '[]' END)
                                 FROM last), 0)::bigint AS "not_compared!""#

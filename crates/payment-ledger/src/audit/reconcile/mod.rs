@@ -1,7 +1,7 @@
 //! Reconciliation: compares the ledger with the switches' statements and the running workflows (S0.15).
 //!
-//! A run reads the new lines of every statement, records the running workflows, and compares all payments in batches: one row
-//! of evidence each, judged by a pure function. Memory is bounded by a batch, and each batch is a statement of its own, so a
+//! A run reads the new lines of every statement, records the running workflows, and compares all payments, or those of a window, in
+//! batches: one row of evidence each, judged by a pure function. Memory is bounded by a batch, and each batch is a statement of its own, so a
 //! run blocks nobody. A finding opens an exception; no money moves.
 //!
 //! | file | question |
@@ -12,6 +12,7 @@
 //! | [`holds`] | Which holds are open, and are they consistent? |
 //! | [`unmatched`] | Which statement lines, callbacks and workflows have no payment? |
 //! | [`findings`] | Which exceptions are opened? |
+//! | [`window`] | Which payments does a run with a window compare? |
 //! | [`restore`] | What may a database lack that lost commits, and which payments does that concern? |
 
 pub mod findings;
@@ -20,9 +21,12 @@ pub mod payments;
 pub mod restore;
 pub mod statement;
 pub mod unmatched;
+pub mod window;
 
+use jiff_sqlx::ToSqlx as _;
 use serde::{Deserialize, Serialize};
 
+use self::window::ReconciliationWindow;
 use crate::{Ledger, LedgerError};
 
 /// Id of a reconciliation run.
@@ -36,29 +40,47 @@ pub struct ReconciliationBaseline {
     pub last_line_id: i64,
     /// The last exception; 0 if there was none.
     pub last_exception_id: i64,
+    /// The part of the history that the run compares; `None`: all of it.
+    #[serde(default)]
+    pub window: Option<ReconciliationWindow>,
 }
 
 impl Ledger {
-    /// The baseline of a run that begins now.
+    /// The baseline of a run that begins now, with a window of this many seconds, or over all payments.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn reconciliation_baseline(&self) -> Result<ReconciliationBaseline, LedgerError> {
-        let baseline = sqlx::query_as!(
-            ReconciliationBaseline,
-            r#"SELECT coalesce((SELECT max(line_id) FROM statement_lines), 0) AS "last_line_id!",
-                      coalesce((SELECT max(exception_id) FROM exceptions), 0) AS "last_exception_id!""#
+    pub async fn reconciliation_baseline(
+        &self,
+        window_s: Option<i64>,
+    ) -> Result<ReconciliationBaseline, LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let last = sqlx::query!(
+            r#"SELECT coalesce((SELECT max(line_id) FROM statement_lines), 0) AS "line_id!",
+                      coalesce((SELECT max(exception_id) FROM exceptions), 0) AS "exception_id!""#
         )
-        .fetch_one(&self.pool)
+        .fetch_one(&mut *tx)
         .await?;
-        Ok(baseline)
+        let window = match window_s {
+            Some(seconds) => Some(window::window(&mut tx, seconds).await?),
+            None => None,
+        };
+        tx.commit().await?;
+        Ok(ReconciliationBaseline {
+            last_line_id: last.line_id,
+            last_exception_id: last.exception_id,
+            window,
+        })
     }
 
-    /// Begins a run, and deletes what crashed runs left behind.
+    /// Begins a run, lists the payments of its window, and deletes what crashed runs left behind.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn begin_reconciliation_run(&self) -> Result<ReconciliationRunId, LedgerError> {
+    pub async fn begin_reconciliation_run(
+        &self,
+        window: Option<&ReconciliationWindow>,
+    ) -> Result<ReconciliationRunId, LedgerError> {
         let mut tx = self.pool.begin().await?;
         sqlx::query!(
             "DELETE FROM running_workflows w USING reconciliation_runs r
@@ -67,12 +89,25 @@ impl Ledger {
         )
         .execute(&mut *tx)
         .await?;
-        let id =
-            sqlx::query_scalar!("INSERT INTO reconciliation_runs DEFAULT VALUES RETURNING reconciliation_id")
-                .fetch_one(&mut *tx)
-                .await?;
+        sqlx::query!(
+            "DELETE FROM reconciled_payments p USING reconciliation_runs r
+             WHERE r.reconciliation_id = p.reconciliation_id
+               AND (r.finished_at IS NOT NULL OR r.started_at < clock_timestamp() - interval '1 day')"
+        )
+        .execute(&mut *tx)
+        .await?;
+        let id = sqlx::query_scalar!(
+            "INSERT INTO reconciliation_runs (window_began_at) VALUES ($1) RETURNING reconciliation_id",
+            window.map(|window| window.since.to_sqlx()) as Option<jiff_sqlx::Timestamp>,
+        )
+        .fetch_one(&mut *tx)
+        .await?;
+        let run = ReconciliationRunId(id);
+        if let Some(window) = window {
+            window::list(&mut tx, run, window).await?;
+        }
         tx.commit().await?;
-        Ok(ReconciliationRunId(id))
+        Ok(run)
     }
 
     /// Records the running workflows as Temporal listed them.
@@ -106,7 +141,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Stores the report of a run and deletes its list of running workflows.
+    /// Stores the report of a run, and deletes its lists of running workflows and of payments.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -117,6 +152,9 @@ impl Ledger {
     ) -> Result<(), LedgerError> {
         let mut tx = self.pool.begin().await?;
         sqlx::query!("DELETE FROM running_workflows WHERE reconciliation_id = $1", run.0)
+            .execute(&mut *tx)
+            .await?;
+        sqlx::query!("DELETE FROM reconciled_payments WHERE reconciliation_id = $1", run.0)
             .execute(&mut *tx)
             .await?;
         sqlx::query!(

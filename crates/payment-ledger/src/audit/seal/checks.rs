@@ -4,35 +4,50 @@
 /// Upper bound of violations listed per check.
 pub(super) const VIOLATIONS_MAX: usize = 100;
 
-/// Kind of the finding, and the query. `$1` is [`VIOLATIONS_MAX`].
-pub(super) const CHECKS: [(&str, &str); 11] = [
+/// Kind of the finding, and the query. `$1` is [`VIOLATIONS_MAX`], `$2` the entry after which entries are checked.
+pub(super) const ENTRY_CHECKS: [(&str, &str); 5] = [
     (
         "entry_inserted",
         "SELECT 'entry ' || j.entry_id, j.kind || ' ' || j.operation_key || ' is neither sealed nor in journal_unsealed'
          FROM journal j
          WHERE NOT EXISTS (SELECT FROM journal_seals s WHERE s.entry_id = j.entry_id)
            AND NOT EXISTS (SELECT FROM journal_unsealed u WHERE u.entry_id = j.entry_id)
+           AND j.entry_id > $2
          ORDER BY j.entry_id LIMIT $1",
     ),
     (
         "entry_missing",
         "SELECT 'entry ' || u.entry_id, 'in journal_unsealed, but not in the journal'
          FROM journal_unsealed u
-         WHERE NOT EXISTS (SELECT FROM journal j WHERE j.entry_id = u.entry_id)
+         WHERE NOT EXISTS (SELECT FROM journal j WHERE j.entry_id = u.entry_id) AND u.entry_id > $2
          ORDER BY u.entry_id LIMIT $1",
     ),
     (
         "entry_waits_sealed",
         "SELECT 'entry ' || u.entry_id, 'in journal_unsealed, but sealed at position ' || s.position
-         FROM journal_unsealed u JOIN journal_seals s USING (entry_id) ORDER BY u.entry_id LIMIT $1",
+         FROM journal_unsealed u JOIN journal_seals s USING (entry_id) WHERE u.entry_id > $2 ORDER BY u.entry_id LIMIT $1",
     ),
     (
         "seal_inserted",
         "SELECT 'position ' || s.position, 'the seal of entry ' || s.entry_id || ' is in no batch'
          FROM journal_seals s
-         WHERE s.position NOT BETWEEN 1 AND (SELECT coalesce(max(last_position), 0) FROM seal_batches)
+         WHERE s.position NOT BETWEEN 1 AND (SELECT coalesce(max(last_position), 0) FROM seal_batches) AND s.entry_id > $2
          ORDER BY s.position LIMIT $1",
     ),
+    (
+        "operation_differs",
+        "SELECT 'entry ' || j.entry_id,
+                CASE WHEN o.outcome IS NULL THEN 'there is no operation ' || j.operation_key
+                     WHEN o.outcome <> 'done' THEN 'operation ' || j.operation_key || ' was ' || o.outcome
+                     ELSE 'operation ' || j.operation_key || ' belongs to payment ' || coalesce(o.payment_id, 'none') END
+         FROM journal j LEFT JOIN operations o USING (operation_key)
+         WHERE (o.outcome IS DISTINCT FROM 'done' OR o.payment_id IS DISTINCT FROM j.payment_id) AND j.entry_id > $2
+         ORDER BY j.entry_id LIMIT $1",
+    ),
+];
+
+/// The same over sums of all entries, without `$2`.
+pub(super) const SUM_CHECKS: [(&str, &str); 6] = [
     (
         "sealed_balance_differs",
         "SELECT account_id, 'its sealed balance exceeds its sealed entries by ' || coalesce(b.balance_minor, 0) - coalesce(e.minor, 0)
@@ -67,16 +82,6 @@ pub(super) const CHECKS: [(&str, &str); 11] = [
                     GROUP BY m.account_id) e USING (account_id)
          WHERE a.kind = 'customer' AND a.available_minor <> coalesce(e.minor, 0)
          ORDER BY a.account_id LIMIT $1",
-    ),
-    (
-        "operation_differs",
-        "SELECT 'entry ' || j.entry_id,
-                CASE WHEN o.outcome IS NULL THEN 'there is no operation ' || j.operation_key
-                     WHEN o.outcome <> 'done' THEN 'operation ' || j.operation_key || ' was ' || o.outcome
-                     ELSE 'operation ' || j.operation_key || ' belongs to payment ' || coalesce(o.payment_id, 'none') END
-         FROM journal j LEFT JOIN operations o USING (operation_key)
-         WHERE o.outcome IS DISTINCT FROM 'done' OR o.payment_id IS DISTINCT FROM j.payment_id
-         ORDER BY j.entry_id LIMIT $1",
     ),
     (
         "hold_differs",

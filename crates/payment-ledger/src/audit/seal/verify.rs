@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::{Executor as _, PgConnection};
+use sqlx::{Executor as _, PgConnection, PgPool, Postgres, Transaction};
 
 use super::chain::{HashLink, SealedEntry};
-use super::checks::{CHECKS, VIOLATIONS_MAX};
+use super::checks::{ENTRY_CHECKS, SUM_CHECKS, VIOLATIONS_MAX};
 use super::{BatchSize, SealHash};
+use crate::audit::reconcile::window::ReconciliationWindow;
 use crate::{Ledger, LedgerError};
 
 /// Batches read per page.
@@ -46,6 +47,10 @@ pub struct VerificationReport {
 }
 
 impl VerificationReport {
+    fn add_findings(&mut self, kind: &'static str, violations: Vec<(String, String)>) {
+        violations.into_iter().for_each(|(subject, detail)| self.add_finding(kind, subject, detail));
+    }
+
     fn add_finding(&mut self, kind: &'static str, subject: String, detail: String) {
         self.found += 1;
         if self.findings.len() < FINDINGS_MAX {
@@ -64,6 +69,12 @@ struct Batch {
 }
 
 impl Batch {
+    /// What the first batch follows.
+    fn beginning() -> Self {
+        let hash = SealHash::NONE.as_bytes().to_vec();
+        Self { batch: 0, first_position: 0, last_position: 0, previous_hash: vec![], hash }
+    }
+
     /// The number of its entries; `None` if its positions are impossible.
     fn entries(&self) -> Option<i64> {
         let count = self.last_position.checked_sub(self.first_position)?.checked_add(1)?;
@@ -84,43 +95,85 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: the verification was not completed.
     pub async fn verify(&self, expected: Option<SealHash>) -> Result<VerificationReport, LedgerError> {
-        let mut tx = self.pool.begin().await?;
-        tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
-        tx.execute(STATEMENT_TIMEOUT).await?;
-        let unsealed = sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM journal_unsealed"#)
-            .fetch_one(&mut *tx)
-            .await?;
-        let mut verified = VerificationReport { unsealed, ..VerificationReport::default() };
-        let contains_expected = walk(&mut tx, &mut verified, expected).await?;
+        let mut tx = snapshot(&self.pool).await?;
+        let mut verified = count_unsealed(&mut tx).await?;
+        let contains_expected = walk(&mut tx, &mut verified, Batch::beginning(), expected).await?;
         if let (Some(expected), false) = (expected, contains_expected) {
             let detail = "the hash chain does not contain the given head of an earlier verification".into();
             verified.add_finding("head_unknown", expected.to_string(), detail);
         }
-        for (kind, query) in CHECKS {
-            let violations: Vec<(String, String)> = sqlx::query_as(query)
-                .bind(i64::try_from(VIOLATIONS_MAX).unwrap_or(i64::MAX))
-                .fetch_all(&mut *tx)
-                .await?;
-            violations.into_iter().for_each(|(subject, detail)| verified.add_finding(kind, subject, detail));
+        check_entries(&mut tx, &mut verified, 0).await?;
+        for (kind, query) in SUM_CHECKS {
+            let violations = sqlx::query_as(query).bind(limit()).fetch_all(&mut *tx).await?;
+            verified.add_findings(kind, violations);
         }
+        tx.rollback().await?;
+        Ok(verified)
+    }
+
+    /// Verifies the entries of a window, and the chain from the last batch before it. Sums over all entries, and what is older than the
+    /// window, are for [`Ledger::verify`].
+    ///
+    /// # Errors
+    /// [`LedgerError`]: the verification was not completed.
+    pub async fn verify_window(
+        &self,
+        window: &ReconciliationWindow,
+    ) -> Result<VerificationReport, LedgerError> {
+        let mut tx = snapshot(&self.pool).await?;
+        let mut verified = count_unsealed(&mut tx).await?;
+        let before = sqlx::query_as!(
+            Batch,
+            "SELECT batch, first_position, last_position, previous_hash, hash FROM seal_batches WHERE batch = $1",
+            window.after_batch,
+        )
+        .fetch_optional(&mut *tx)
+        .await?;
+        walk(&mut tx, &mut verified, before.unwrap_or_else(Batch::beginning), None).await?;
+        check_entries(&mut tx, &mut verified, window.after_entry_id).await?;
         tx.rollback().await?;
         Ok(verified)
     }
 }
 
-/// Walks the chain from its beginning. Returns whether it contains `expected`.
+/// A snapshot of the database, without the right to change it.
+async fn snapshot(pool: &PgPool) -> Result<Transaction<'_, Postgres>, LedgerError> {
+    let mut tx = pool.begin().await?;
+    tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+    tx.execute(STATEMENT_TIMEOUT).await?;
+    Ok(tx)
+}
+
+async fn count_unsealed(tx: &mut PgConnection) -> Result<VerificationReport, LedgerError> {
+    let unsealed =
+        sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM journal_unsealed"#).fetch_one(tx).await?;
+    Ok(VerificationReport { unsealed, ..VerificationReport::default() })
+}
+
+/// Checks each entry after this one.
+async fn check_entries(
+    tx: &mut PgConnection,
+    verified: &mut VerificationReport,
+    after_entry_id: i64,
+) -> Result<(), LedgerError> {
+    for (kind, query) in ENTRY_CHECKS {
+        let violations = sqlx::query_as(query).bind(limit()).bind(after_entry_id).fetch_all(&mut *tx).await?;
+        verified.add_findings(kind, violations);
+    }
+    Ok(())
+}
+
+fn limit() -> i64 {
+    i64::try_from(VIOLATIONS_MAX).unwrap_or(i64::MAX)
+}
+
+/// Walks the chain after the batch `before`. Returns whether it contains `expected`.
 async fn walk(
     tx: &mut PgConnection,
     verified: &mut VerificationReport,
+    mut before: Batch,
     expected: Option<SealHash>,
 ) -> Result<bool, LedgerError> {
-    let mut before = Batch {
-        batch: 0,
-        first_position: 0,
-        last_position: 0,
-        previous_hash: vec![],
-        hash: SealHash::NONE.as_bytes().to_vec(),
-    };
     let mut contains_expected = false;
     loop {
         let page = sqlx::query_as!(
