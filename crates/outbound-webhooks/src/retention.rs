@@ -40,12 +40,13 @@ async fn deleted_endpoints(pool: &PgPool) -> Result<u64, WebhooksError> {
     Ok(deleted)
 }
 
+/// An index does not answer a comparison with `clock_timestamp()`: each call would read every delivery.
 async fn old_deliveries(pool: &PgPool, retention: Duration) -> Result<u64, WebhooksError> {
     let deleted = delete_in_batches(|| {
         sqlx::query!(
             "DELETE FROM webhook_deliveries WHERE position IN (
                  SELECT d.position FROM webhook_deliveries d
-                 WHERE coalesce(d.ended_at, d.next_attempt_at) < clock_timestamp() - $1 * interval '1 second'
+                 WHERE coalesce(d.ended_at, d.next_attempt_at) < statement_timestamp() - $1 * interval '1 second'
                  ORDER BY coalesce(d.ended_at, d.next_attempt_at) LIMIT $2 FOR UPDATE SKIP LOCKED)",
             retention.as_secs_f64(),
             BATCH,
