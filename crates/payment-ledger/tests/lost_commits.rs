@@ -122,6 +122,9 @@ async fn a_return_without_an_attempt_of_a_payment_that_operators_debit_asks_for_
             bank.ledger.store_callback(&callback).await.unwrap();
             let ruling = bank.ledger.debit_by_decision(&p.id, &decision).await.unwrap();
             assert_eq!(ruling, DebitByDecisionRuling::Charge);
+            // The switch confirms the return: the exception is the same.
+            let ruling = bank.ledger.record_returned(&p.id, &report(&p), FinalStatusSource::Query).await;
+            assert_eq!(ruling.unwrap(), FinalStatusRuling::First);
         } else {
             bank.ledger.release_by_decision(&p.id, &decision).await.unwrap();
             bank.ledger.store_callback(&success(&p, &event(&p, "late"))).await.unwrap();

@@ -103,7 +103,7 @@ async fn limits_kill_switches_and_reconciliation_age_are_measured(pool: PgPool) 
     // Before the first run the age counts from the first payment.
     bank.age(&p, 700).await;
     assert_eq!(bank.ledger.last_reconciliation_run().await.unwrap().finished_s / 100, 7);
-    let run = bank.ledger.begin_reconciliation_run(None).await.unwrap();
+    let (run, _) = bank.ledger.begin_reconciliation_run(None).await.unwrap();
     assert_eq!(
         bank.ledger.last_reconciliation_run().await.unwrap().finished_s / 100,
         7,
@@ -117,8 +117,7 @@ async fn limits_kill_switches_and_reconciliation_age_are_measured(pool: PgPool) 
     assert_eq!((last.finished_s / 100, last.full_finished_s / 100, last.not_compared), (0, 0, 2));
     // A run with a window does not count as one over everything.
     bank.sql("UPDATE reconciliation_runs SET finished_at = finished_at - interval '300 s'").await;
-    let window = bank.ledger.reconciliation_baseline(Some(60)).await.unwrap().window;
-    let run = bank.ledger.begin_reconciliation_run(window.as_ref()).await.unwrap();
+    let (run, _) = bank.ledger.begin_reconciliation_run(Some(60)).await.unwrap();
     bank.ledger.finish_reconciliation_run(run, &serde_json::json!({})).await.unwrap();
     let last = bank.ledger.last_reconciliation_run().await.unwrap();
     assert_eq!((last.finished_s / 100, last.full_finished_s / 100, last.not_compared), (0, 3, 0));

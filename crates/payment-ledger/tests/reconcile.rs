@@ -10,6 +10,7 @@ use payment_ledger::audit::reconcile::ReconciliationRunId;
 use payment_ledger::audit::reconcile::findings::{Finding, FindingOutcome};
 use payment_ledger::audit::reconcile::payments::Sources;
 use payment_ledger::audit::reconcile::window::ReconciliationWindow;
+use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::action::Correction;
 use payment_protocol::drift::{Drift, Tolerance};
 use payment_protocol::ids::{PaymentId, SwitchName};
@@ -97,8 +98,7 @@ impl Bank {
         running: &[String],
         window_s: Option<i64>,
     ) -> (ReconciliationRunId, Vec<Finding>) {
-        let window = self.ledger.reconciliation_baseline(window_s).await.unwrap().window;
-        let run = self.ledger.begin_reconciliation_run(window.as_ref()).await.unwrap();
+        let (run, window) = self.ledger.begin_reconciliation_run(window_s).await.unwrap();
         self.ledger.record_running_workflows(run, running).await.unwrap();
         let sources = Sources { statements: vec![switch()], workflows: Some(run) };
         let mut findings = Vec::new();
@@ -309,12 +309,13 @@ async fn s0_15_a_run_with_a_window_compares_what_is_open_or_has_changed(pool: Pg
     bank.lines(&[
         line(&old[2], "t-again", LineStatus::Settled),
         line(&old[2], "t-again", LineStatus::Returned),
+        line(&old[2], "t-twice", LineStatus::Settled),
         line(&new, "t-new", LineStatus::Settled),
     ])
     .await;
 
-    let window = bank.ledger.reconciliation_baseline(Some(86_400)).await.unwrap().window.unwrap();
-    let run = bank.ledger.begin_reconciliation_run(Some(&window)).await.unwrap();
+    let (run, window) = bank.ledger.begin_reconciliation_run(Some(86_400)).await.unwrap();
+    let window = window.unwrap();
     // What is reserved after the list is for the next run, unless it was listed as open.
     assert_eq!(bank.reserve(&old[6]).await, ReserveOutcome::Held);
     bank.payment_at(Stage::Settled, "after the list").await;
@@ -332,8 +333,39 @@ async fn s0_15_a_run_with_a_window_compares_what_is_open_or_has_changed(pool: Pg
         assert_eq!(list, listed, "batches of {batch}");
         assert_eq!(lines, [old[2].id.clone()], "batches of {batch}");
     }
-    bank.ledger.finish_reconciliation_run(run, &serde_json::json!({})).await.unwrap();
-    assert_eq!(bank.number("SELECT count(*) FROM reconciled_payments").await, 0);
+    // As if its reserve had not been committed when the run listed what was open.
+    bank.sql(&format!("INSERT INTO reconciled_payments VALUES ({}, '{}')", run.0, new.id)).await;
+    let [entries, list, _] = bank.payments_of_window(run, &window, 2).await;
+    assert_eq!((entries, list.len()), (vec![old[5].id.clone()], 4));
+
+    // Another attempt of the run may still need its list when one has ended it.
+    bank.ledger.finish_reconciliation_run(run, &serde_json::json!({"attempt": 1})).await.unwrap();
+    bank.ledger.finish_reconciliation_run(run, &serde_json::json!({"attempt": 2})).await.unwrap();
+    let report = bank.ledger.reconciliation_report(run).await.unwrap();
+    assert_eq!(report, Some(serde_json::json!({"attempt": 1})));
+    for (aged, left) in [("0 hours", 4), ("4 hours", 0)] {
+        bank.sql(&format!("UPDATE reconciliation_runs SET finished_at = finished_at - interval '{aged}'"))
+            .await;
+        bank.ledger.delete_old_reconciliation_lists().await.unwrap();
+        assert_eq!(bank.number("SELECT count(*) FROM reconciled_payments").await, left, "{aged}");
+    }
+}
+
+/// The statement's return of an ended payment without an attempt is one exception, and none again once operators have closed it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_15_a_listed_return_without_an_attempt_is_one_exception(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Rejected, "k").await;
+    bank.lines(&[line(&p, "t", LineStatus::Settled), line(&p, "t", LineStatus::Returned)]).await;
+    for unrecorded in [1, 0, 0] {
+        let returns = bank.ledger.unrecorded_returns(std::slice::from_ref(&p.id)).await.unwrap();
+        assert_eq!(returns.len(), unrecorded);
+        for (id, report) in returns {
+            bank.ledger.record_returned(&id, &report, FinalStatusSource::Statement).await.unwrap();
+            bank.ledger.close_exception(bank.open_exception(&p).await, "Ann", "by letter").await.unwrap();
+        }
+    }
+    assert_eq!(bank.exceptions(&p).await, ["settled_without_attempt"]);
 }
 
 /// Each finding opens one exception, once. A closed one stays closed unless the finding changes.

@@ -52,6 +52,9 @@ const TAMPERINGS: &[Tampering] = &[
     ("INSERT INTO journal (operation_key, kind, debit_account, credit_account, amount_minor, currency)
       VALUES ('forged', 'fund', 'internal:funding:EUR', 'four', 1, 'EUR')",
      &[("entry_inserted", "entry 11"), ("operation_differs", "entry 11"), ("balance_differs", "four")]),
+    ("INSERT INTO journal (entry_id, operation_key, kind, debit_account, credit_account, amount_minor, currency)
+      OVERRIDING SYSTEM VALUE VALUES (-1, 'forged', 'fund', 'internal:funding:EUR', 'four', 1, 'EUR')",
+     &[("entry_inserted", "entry -1"), ("operation_differs", "entry -1"), ("balance_differs", "four")]),
     ("DELETE FROM journal_seals WHERE entry_id = 9",
      &[("seal_missing", "position 9"), ("batch_broken", "batch 5"), ("entry_inserted", "entry 9")]),
     ("INSERT INTO journal_seals VALUES (11, 11, sha256('x'))", &[("seal_inserted", "position 11")]),

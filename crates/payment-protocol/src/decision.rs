@@ -190,8 +190,8 @@ async fn release<P: DecisionPort>(port: &P, payment: &Payment) -> Result<Decisio
             return refuse(port, detail.into()).await;
         }
         CancelAttemptOutcome::Undecidable(OperatorReason::SettledWithoutAttempt) => {
-            let detail = "the switch reports that a transfer settled of which no attempt is recorded; if the money left, decide \
-                          debit, and if it came back since, credit it by return-credit afterwards";
+            let detail = "the switch reports that the transfer settled, after a report that found no attempt of it; if the money left, \
+                          decide debit, and if it came back since, credit it by return-credit afterwards";
             return refuse(port, detail.into()).await;
         }
         CancelAttemptOutcome::Ended(end) => return Ok(DecisionOutcome::Ended(end)),

@@ -44,7 +44,7 @@ impl Reconciler {
     pub async fn check_restore(&self, since: Timestamp) -> Result<RestoreReport, ReconciliationError> {
         // First, since it protects: the comparison may take long.
         let marked = self.ledger.mark_open_payments(since).await?;
-        let baseline = self.ledger.reconciliation_baseline(None).await?;
+        let baseline = self.ledger.reconciliation_baseline().await?;
         let mut report = RestoreReport {
             since,
             marked,

@@ -34,9 +34,9 @@ pub enum ReconciliationError {
         "the reconciliation run ended early because the ledger failed; Temporal repeats a scheduled run, an operator repeats payctl reconcile"
     )]
     Ledger(#[from] LedgerError),
-    /// The report cannot be serialized, which is a defect.
+    /// The report cannot be written as JSON, or not be read again, which is a defect.
     #[error(
-        "the report of the reconciliation run could not be serialized as JSON; this is a software defect"
+        "the report of the reconciliation run could not be written as JSON or read again; this is a software defect"
     )]
     Report(#[from] serde_json::Error),
 }
@@ -103,8 +103,10 @@ impl Reconciler {
         window_s: Option<i64>,
         progress: &ProgressCallback<'_>,
     ) -> Result<ReconciliationReport, ReconciliationError> {
-        let baseline = self.ledger.reconciliation_baseline(window_s).await?;
-        let run_id = self.ledger.begin_reconciliation_run(baseline.window.as_ref()).await?;
+        self.ledger.delete_old_reconciliation_lists().await?;
+        let mut baseline = self.ledger.reconciliation_baseline().await?;
+        let (run_id, window) = self.ledger.begin_reconciliation_run(window_s).await?;
+        baseline.window = window;
         self.complete(ReconciliationProgress::new(run_id, tolerance, baseline), run_id, progress).await
     }
 
@@ -118,7 +120,11 @@ impl Reconciler {
         progress: &ProgressCallback<'_>,
     ) -> Result<ReconciliationReport, ReconciliationError> {
         // A list of workflows of its own: the earlier attempt may still be alive, and would delete the list of its run.
-        let list = self.ledger.begin_reconciliation_run(None).await?;
+        // The earlier attempt may have ended the run, and its answer was lost.
+        if let Some(report) = self.ledger.reconciliation_report(run.run_id()).await? {
+            return Ok(serde_json::from_value(report)?);
+        }
+        let (list, _) = self.ledger.begin_reconciliation_run(None).await?;
         let report = self.complete(run, list, progress).await?;
         self.ledger.delete_running_workflows(list).await?;
         Ok(report)

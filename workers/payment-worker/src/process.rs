@@ -106,7 +106,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         local_submits.follow_settings(ledger.clone(), stop.clone()).await;
         let mut workers = vec![worker_set.payments(reconciler, wake_relay)?];
         workers.extend(worker_set.switches()?);
-        reconciliation::create_schedules(&client, &options.temporal.task_queue, &options.worker).await;
+        reconciliation::create_schedules(&client, &options.temporal.task_queue, &options.worker).await?;
         let starter =
             Starter { ledger, client, temporal: &options.temporal, options: &options.worker, traces };
         tracing::info!(workers = workers.len(), "the process payment-worker is ready");

@@ -173,16 +173,31 @@ fn last_heartbeat(ctx: &ActivityContext) -> Option<ReconciliationProgress> {
 
 /// Creates the schedules of reconciliation runs: with a window, and of everything. An existing schedule stays as it is: an operator may
 /// have changed it.
-pub(crate) async fn create_schedules(client: &Client, task_queue: &str, options: &PaymentWorkerOptions) {
-    let window_s = Some(i64::from(options.reconciliation_window_s));
+///
+/// # Errors
+/// The window is shorter than the interval of its runs: what changes between two windows would be compared by no hourly run.
+pub(crate) async fn create_schedules(
+    client: &Client,
+    task_queue: &str,
+    options: &PaymentWorkerOptions,
+) -> anyhow::Result<()> {
+    let PaymentWorkerOptions {
+        reconciliation_interval_s: interval_s, reconciliation_window_s: window_s, ..
+    } = *options;
+    anyhow::ensure!(
+        u64::from(window_s) >= interval_s,
+        "worker.reconciliation_window_s is {window_s}, and worker.reconciliation_interval_s {interval_s}: set a window that is at \
+         least as long as the interval"
+    );
     for (name, interval_s, window_s) in [
-        (SCHEDULE, options.reconciliation_interval_s, window_s),
+        (SCHEDULE, interval_s, Some(i64::from(window_s))),
         (FULL_SCHEDULE, options.full_reconciliation_interval_s, None),
     ] {
         if interval_s > 0 {
             create_schedule(client, task_queue, name, Duration::from_secs(interval_s), window_s).await;
         }
     }
+    Ok(())
 }
 
 async fn create_schedule(

@@ -15,6 +15,7 @@ use payment_protocol::returns::Posting;
 use payment_protocol::rules::{self, FinalStatusRuling};
 use sqlx::PgConnection;
 
+use super::returns;
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::cancel::is_accepted;
 use crate::transaction::LedgerTransaction;
@@ -270,7 +271,11 @@ pub(crate) async fn write_returned(
             format!("the switch reported a return for a payment without a recorded attempt: {report_text}"),
         ),
     };
-    let origin = format!("{payment_id}:returned:{report_text}");
+    // A payment is returned once, whichever message says so.
+    let origin = match kind {
+        ExceptionKind::ReturnedAfterDebit => returns::after_debit_origin(payment_id),
+        _ => format!("{payment_id}:returned:{report_text}"),
+    };
     tx.open_exception(Some(payment_id), kind, &origin, &detail).await?;
     Ok(ruling)
 }

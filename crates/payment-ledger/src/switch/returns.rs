@@ -232,6 +232,11 @@ async fn record(
     tx.open_exception(Some(payment_id), ExceptionKind::ReturnDiffers, &origin, &detail).await
 }
 
+/// The origin of the exception that asks to credit back what came back after a debit.
+pub(super) fn after_debit_origin(payment_id: &PaymentId) -> String {
+    format!("{payment_id}:returned")
+}
+
 /// Marks that a return waits for a charge.
 async fn keep(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
     sqlx::query!("UPDATE payments SET has_unbooked_return = true WHERE payment_id = $1", payment_id.as_str())
@@ -248,7 +253,7 @@ pub(crate) async fn book_kept(tx: &mut LedgerTransaction, locked: &LockedPayment
         let payment_id = &locked.payment_id;
         let detail =
             "debited by a decision, although the switch had reported a return without a recorded attempt";
-        let origin = format!("{payment_id}:returned");
+        let origin = after_debit_origin(payment_id);
         tx.open_exception(Some(payment_id), ExceptionKind::ReturnedAfterDebit, &origin, detail).await?;
     }
     if !locked.facts.has_unbooked_return {

@@ -24,7 +24,9 @@ pub mod unmatched;
 pub mod window;
 
 use jiff_sqlx::ToSqlx as _;
+use postgres_kit::deletion::{BATCH, delete_in_batches};
 use serde::{Deserialize, Serialize};
+use sqlx::Executor as _;
 
 use self::window::ReconciliationWindow;
 use crate::{Ledger, LedgerError};
@@ -46,56 +48,38 @@ pub struct ReconciliationBaseline {
 }
 
 impl Ledger {
-    /// The baseline of a run that begins now, with a window of this many seconds, or over all payments.
+    /// The baseline of a run over everything that begins now.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn reconciliation_baseline(
-        &self,
-        window_s: Option<i64>,
-    ) -> Result<ReconciliationBaseline, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+    pub async fn reconciliation_baseline(&self) -> Result<ReconciliationBaseline, LedgerError> {
         let last = sqlx::query!(
             r#"SELECT coalesce((SELECT max(line_id) FROM statement_lines), 0) AS "line_id!",
                       coalesce((SELECT max(exception_id) FROM exceptions), 0) AS "exception_id!""#
         )
-        .fetch_one(&mut *tx)
+        .fetch_one(&self.pool)
         .await?;
-        let window = match window_s {
-            Some(seconds) => Some(window::window(&mut tx, seconds).await?),
-            None => None,
-        };
-        tx.commit().await?;
         Ok(ReconciliationBaseline {
             last_line_id: last.line_id,
             last_exception_id: last.exception_id,
-            window,
+            window: None,
         })
     }
 
-    /// Begins a run, lists the payments of its window, and deletes what crashed runs left behind.
+    /// Begins a run. With a window of this many seconds, lists what is open outside of it; window and list show one instant.
     ///
     /// # Errors
     /// [`LedgerError`].
     pub async fn begin_reconciliation_run(
         &self,
-        window: Option<&ReconciliationWindow>,
-    ) -> Result<ReconciliationRunId, LedgerError> {
+        window_s: Option<i64>,
+    ) -> Result<(ReconciliationRunId, Option<ReconciliationWindow>), LedgerError> {
         let mut tx = self.pool.begin().await?;
-        sqlx::query!(
-            "DELETE FROM running_workflows w USING reconciliation_runs r
-             WHERE r.reconciliation_id = w.reconciliation_id
-               AND (r.finished_at IS NOT NULL OR r.started_at < clock_timestamp() - interval '1 day')"
-        )
-        .execute(&mut *tx)
-        .await?;
-        sqlx::query!(
-            "DELETE FROM reconciled_payments p USING reconciliation_runs r
-             WHERE r.reconciliation_id = p.reconciliation_id
-               AND (r.finished_at IS NOT NULL OR r.started_at < clock_timestamp() - interval '1 day')"
-        )
-        .execute(&mut *tx)
-        .await?;
+        tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
+        let window = match window_s {
+            Some(seconds) => Some(window::window(&mut tx, seconds).await?),
+            None => None,
+        };
         let id = sqlx::query_scalar!(
             "INSERT INTO reconciliation_runs (window_began_at) VALUES ($1) RETURNING reconciliation_id",
             window.map(|window| window.since.to_sqlx()) as Option<jiff_sqlx::Timestamp>,
@@ -103,11 +87,43 @@ impl Ledger {
         .fetch_one(&mut *tx)
         .await?;
         let run = ReconciliationRunId(id);
-        if let Some(window) = window {
+        if let Some(window) = &window {
             window::list(&mut tx, run, window).await?;
         }
         tx.commit().await?;
-        Ok(run)
+        Ok((run, window))
+    }
+
+    /// Deletes the lists of earlier runs. An attempt of one may still be alive, so they stay for some hours after its end, and for a week
+    /// without one.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; what was deleted before stays deleted.
+    pub async fn delete_old_reconciliation_lists(&self) -> Result<(), LedgerError> {
+        delete_in_batches(|| {
+            sqlx::query!(
+                "DELETE FROM running_workflows WHERE (reconciliation_id, workflow_id) IN (
+                     SELECT w.reconciliation_id, w.workflow_id
+                     FROM running_workflows w JOIN reconciliation_runs r USING (reconciliation_id)
+                     WHERE r.finished_at IS NOT NULL OR r.started_at < clock_timestamp() - interval '1 day' LIMIT $1)",
+                BATCH,
+            )
+            .execute(&self.pool)
+        })
+        .await?;
+        delete_in_batches(|| {
+            sqlx::query!(
+                "DELETE FROM reconciled_payments WHERE (reconciliation_id, payment_id) IN (
+                     SELECT p.reconciliation_id, p.payment_id
+                     FROM reconciled_payments p JOIN reconciliation_runs r USING (reconciliation_id)
+                     WHERE r.finished_at < clock_timestamp() - interval '3 hours'
+                        OR r.started_at < clock_timestamp() - interval '7 days' LIMIT $1)",
+                BATCH,
+            )
+            .execute(&self.pool)
+        })
+        .await?;
+        Ok(())
     }
 
     /// Records the running workflows as Temporal listed them.
@@ -141,7 +157,22 @@ impl Ledger {
         Ok(())
     }
 
-    /// Stores the report of a run, and deletes its lists of running workflows and of payments.
+    /// The report of a run; `None` before its end.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn reconciliation_report(
+        &self,
+        run: ReconciliationRunId,
+    ) -> Result<Option<serde_json::Value>, LedgerError> {
+        let report =
+            sqlx::query_scalar!("SELECT report FROM reconciliation_runs WHERE reconciliation_id = $1", run.0)
+                .fetch_optional(&self.pool)
+                .await?;
+        Ok(report.flatten())
+    }
+
+    /// Stores the report of a run, unless another attempt has, and deletes its list of running workflows.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -154,11 +185,9 @@ impl Ledger {
         sqlx::query!("DELETE FROM running_workflows WHERE reconciliation_id = $1", run.0)
             .execute(&mut *tx)
             .await?;
-        sqlx::query!("DELETE FROM reconciled_payments WHERE reconciliation_id = $1", run.0)
-            .execute(&mut *tx)
-            .await?;
         sqlx::query!(
-            "UPDATE reconciliation_runs SET finished_at = clock_timestamp(), report = $2 WHERE reconciliation_id = $1",
+            "UPDATE reconciliation_runs SET finished_at = clock_timestamp(), report = $2
+             WHERE reconciliation_id = $1 AND finished_at IS NULL",
             run.0,
             report,
         )

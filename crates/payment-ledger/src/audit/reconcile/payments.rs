@@ -76,7 +76,8 @@ impl Ledger {
         ids.iter().map(|id| read_id(id)).collect()
     }
 
-    /// Returns of these payments that the statements show and the payments do not have as their final status.
+    /// Returns of these payments that the statements show and the payments do not have as their final status. One of an ended payment
+    /// without an attempt can only be an exception, and is not recorded again if it is or was one.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -86,17 +87,23 @@ impl Ledger {
     ) -> Result<Vec<(PaymentId, SettledReport)>, LedgerError> {
         let ids: Vec<&str> = payments.iter().map(PaymentId::as_str).collect();
         let rows = sqlx::query!(
-            r#"SELECT p.payment_id AS "payment_id!", p.switch AS "switch!", p.tx_id || ':submit' AS "reference!",
+            r#"WITH unrecorded AS (
+                   SELECT * FROM payments p
+                   WHERE payment_id = ANY ($1) AND final_status IS DISTINCT FROM 'returned'
+                     AND NOT (ended_at IS NOT NULL AND attempts = 0 AND NOT attempts_uncertain
+                              AND final_status IS DISTINCT FROM 'settled'
+                              AND EXISTS (SELECT FROM exceptions e
+                                          WHERE e.payment_id = p.payment_id
+                                            AND starts_with(e.origin, p.payment_id || ':returned'))))
+               SELECT p.payment_id AS "payment_id!", p.switch AS "switch!", p.tx_id || ':submit' AS "reference!",
                       s.amount_minor AS "amount_minor!", s.currency AS "currency!"
-               FROM payments p JOIN statement_lines s ON s.switch = p.switch AND s.reference = coalesce(p.rail_id, p.tx_id || ':submit')
-               WHERE p.payment_id = ANY ($1) AND p.final_status IS DISTINCT FROM 'returned' AND s.status = 'RETURNED'
-                 AND s.return_id IS NULL
+               FROM unrecorded p JOIN statement_lines s ON s.switch = p.switch AND s.reference = coalesce(p.rail_id, p.tx_id || ':submit')
+               WHERE s.status = 'RETURNED' AND s.return_id IS NULL
                UNION ALL
                SELECT p.payment_id, p.switch, p.tx_id || ':submit', s.amount_minor, s.currency
-               FROM payments p JOIN submissions m ON m.payment_id = p.payment_id
+               FROM unrecorded p JOIN submissions m ON m.payment_id = p.payment_id
                JOIN statement_lines s ON s.switch = p.switch AND s.transfer_id = m.transfer_id AND s.reference IS NULL
-               WHERE p.payment_id = ANY ($1) AND p.final_status IS DISTINCT FROM 'returned' AND s.status = 'RETURNED'
-                 AND s.return_id IS NULL"#,
+               WHERE s.status = 'RETURNED' AND s.return_id IS NULL"#,
             &ids as &[&str],
         )
         .fetch_all(&self.pool)

@@ -1,7 +1,7 @@
 //! Which payments does a reconciliation run with a window compare?
 //!
 //! Those that are open, or of which the journal or a statement has something new since the window began. They are read in three parts,
-//! so that no statement grows with the window, and each payment is in one of them:
+//! in pages, and each payment is in one of them:
 //!
 //! 1. the journal's reserves, debits and releases: the payments that were reserved in the window, or ended in it;
 //! 2. the run's list: what else was open when the run began, or was corrected, restored or returned;
@@ -9,6 +9,7 @@
 //!
 //! What changed nowhere since is left to the runs without a window.
 
+use jiff::SignedDuration;
 use jiff_sqlx::ToSqlx as _;
 use payment_protocol::ids::PaymentId;
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,11 @@ pub struct WindowPage {
     pub next: Option<i64>,
 }
 
+/// Payments listed in one statement.
+const LISTED_AT_ONCE: i64 = 10_000;
+/// An entry's number may be taken this long before its time.
+const NUMBERED_BEFORE: SignedDuration = SignedDuration::from_secs(60);
+
 /// The window of this many seconds that ends now.
 pub(super) async fn window(tx: &mut PgConnection, seconds: i64) -> Result<ReconciliationWindow, LedgerError> {
     let since = sqlx::query_scalar!(
@@ -51,12 +57,12 @@ pub(super) async fn window(tx: &mut PgConnection, seconds: i64) -> Result<Reconc
     .fetch_one(&mut *tx)
     .await?
     .to_jiff();
-    // Entries and batches are read from the newest back to the beginning of the window. The index of entries by time would be read from
-    // its own beginning, so the condition is one that it does not answer.
+    let last_entry_id =
+        sqlx::query_scalar!(r#"SELECT coalesce(max(entry_id), 0) AS "entry_id!" FROM journal"#)
+            .fetch_one(&mut *tx)
+            .await?;
     let row = sqlx::query!(
-        r#"SELECT coalesce((SELECT max(entry_id) FROM journal), 0) AS "last_entry_id!",
-                  coalesce((SELECT entry_id FROM journal WHERE $1 - posted_at > interval '0' ORDER BY entry_id DESC LIMIT 1), 0) AS "after_entry_id!",
-                  coalesce((SELECT min(l.line_id) - 1 FROM statement_cursors c CROSS JOIN LATERAL (
+        r#"SELECT coalesce((SELECT min(l.line_id) - 1 FROM statement_cursors c CROSS JOIN LATERAL (
                                 SELECT line_id FROM statement_lines s WHERE s.switch = c.switch AND s.read_at >= $1
                                 ORDER BY read_at, line_id LIMIT 1) AS l),
                            (SELECT max(line_id) FROM statement_lines), 0) AS "after_line_id!",
@@ -67,39 +73,80 @@ pub(super) async fn window(tx: &mut PgConnection, seconds: i64) -> Result<Reconc
     .await?;
     Ok(ReconciliationWindow {
         since,
-        after_entry_id: row.after_entry_id,
-        last_entry_id: row.last_entry_id,
+        after_entry_id: last_entry_before(tx, since - NUMBERED_BEFORE, last_entry_id).await?,
+        last_entry_id,
         after_line_id: row.after_line_id,
         after_batch: row.after_batch,
     })
 }
 
-/// Lists what is open, and what was corrected, restored or returned in the window, unless it was reserved in it.
+/// The last journal entry before `time`, by bisection: the entries have no index by their time, and are in its order.
+async fn last_entry_before(
+    tx: &mut PgConnection,
+    time: jiff::Timestamp,
+    last_entry_id: i64,
+) -> Result<i64, LedgerError> {
+    // The entry `before` is before the time, and none after `since` is.
+    let (mut before, mut since) = (0, last_entry_id);
+    while before < since {
+        let middle = before + (since - before) / 2;
+        let next = sqlx::query!(
+            r#"SELECT entry_id, posted_at < $2 AS "is_before!" FROM journal WHERE entry_id > $1 ORDER BY entry_id LIMIT 1"#,
+            middle,
+            time.to_sqlx() as jiff_sqlx::Timestamp,
+        )
+        .fetch_optional(&mut *tx)
+        .await?;
+        match next {
+            Some(entry) if entry.is_before => before = entry.entry_id,
+            _ => since = middle,
+        }
+    }
+    Ok(before)
+}
+
+/// Lists what is open, unless it was reserved in the window.
 pub(super) async fn list(
     tx: &mut PgConnection,
     run: ReconciliationRunId,
     window: &ReconciliationWindow,
 ) -> Result<(), LedgerError> {
-    sqlx::query!(
-        "INSERT INTO reconciled_payments (reconciliation_id, payment_id)
-         SELECT $1, payment_id FROM (
-             SELECT payment_id FROM payments WHERE ended_at IS NULL
-             UNION
-             SELECT payment_id FROM journal
-             WHERE entry_id > $2 AND entry_id <= $3 AND payment_id IS NOT NULL AND kind NOT IN ('reserve', 'debit', 'release')) AS p
-         WHERE NOT EXISTS (SELECT FROM journal r
-                           WHERE r.payment_id = p.payment_id AND r.kind = 'reserve' AND r.entry_id > $2 AND r.entry_id <= $3)",
-        run.0,
-        window.after_entry_id,
-        window.last_entry_id,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
+    let (mut tenant_id, mut state, mut payment_id) = (String::new(), String::new(), String::new());
+    let mut accepted_at = jiff::Timestamp::UNIX_EPOCH.to_sqlx();
+    loop {
+        let last = sqlx::query!(
+            r#"WITH page AS (
+                   SELECT tenant_id, state, accepted_at, payment_id FROM payments
+                   WHERE ended_at IS NULL AND (tenant_id, state, accepted_at, payment_id) > ($2, $3, $4, $5)
+                   ORDER BY tenant_id, state, accepted_at, payment_id LIMIT $6),
+               listed AS (
+                   INSERT INTO reconciled_payments (reconciliation_id, payment_id)
+                   SELECT $1, payment_id FROM page p
+                   WHERE NOT EXISTS (SELECT FROM journal r
+                                     WHERE r.payment_id = p.payment_id AND r.kind = 'reserve'
+                                       AND r.entry_id > $7 AND r.entry_id <= $8))
+               SELECT tenant_id, state, accepted_at AS "accepted_at: jiff_sqlx::Timestamp", payment_id FROM page
+               ORDER BY tenant_id DESC, state DESC, accepted_at DESC, payment_id DESC LIMIT 1"#,
+            run.0,
+            tenant_id,
+            state,
+            accepted_at as jiff_sqlx::Timestamp,
+            payment_id,
+            LISTED_AT_ONCE,
+            window.after_entry_id,
+            window.last_entry_id,
+        )
+        .fetch_optional(&mut *tx)
+        .await?;
+        let Some(last) = last else { return Ok(()) };
+        (tenant_id, state, accepted_at, payment_id) =
+            (last.tenant_id, last.state, last.accepted_at, last.payment_id);
+    }
 }
 
 impl Ledger {
-    /// The first part: payments among at most `limit` entries after the entry `after`.
+    /// The first part: payments among at most `limit` entries after the entry `after`. A payment with another entry, and neither a
+    /// reserve, a debit nor a release in the window, is added to the run's list.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -111,16 +158,25 @@ impl Ledger {
         limit: i64,
     ) -> Result<WindowPage, LedgerError> {
         let rows = sqlx::query!(
-            r#"SELECT j.entry_id, j.payment_id,
-                      (j.kind = 'reserve'
-                       OR (j.kind IN ('debit', 'release')
-                           AND NOT EXISTS (SELECT FROM reconciled_payments l
-                                           WHERE l.reconciliation_id = $1 AND l.payment_id = j.payment_id)
-                           AND NOT EXISTS (SELECT FROM journal r
-                                           WHERE r.payment_id = j.payment_id AND r.kind = 'reserve' AND r.entry_id > $2)))
-                          AS "is_first!"
-               FROM (SELECT * FROM journal WHERE entry_id > $3 AND entry_id <= $4 ORDER BY entry_id LIMIT $5) AS j
-               ORDER BY j.entry_id"#,
+            r#"WITH page AS (
+                   SELECT e.entry_id, e.payment_id, e.kind,
+                          EXISTS (SELECT FROM journal r
+                                  WHERE r.payment_id = e.payment_id AND r.kind = 'reserve'
+                                    AND r.entry_id > $2 AND r.entry_id <= $4) AS was_reserved
+                   FROM (SELECT * FROM journal WHERE entry_id > $3 AND entry_id <= $4 ORDER BY entry_id LIMIT $5) AS e),
+               listed AS (
+                   INSERT INTO reconciled_payments (reconciliation_id, payment_id)
+                   SELECT DISTINCT $1::bigint, payment_id FROM page
+                   WHERE payment_id IS NOT NULL AND kind NOT IN ('reserve', 'debit', 'release') AND NOT was_reserved
+                     AND NOT EXISTS (SELECT FROM journal j
+                                     WHERE j.payment_id = page.payment_id AND j.kind IN ('debit', 'release')
+                                       AND j.entry_id > $2 AND j.entry_id <= $4)
+                   ON CONFLICT DO NOTHING)
+               SELECT entry_id AS "entry_id!", payment_id,
+                      ((kind = 'reserve' OR (kind IN ('debit', 'release') AND NOT was_reserved))
+                       AND NOT EXISTS (SELECT FROM reconciled_payments l
+                                       WHERE l.reconciliation_id = $1 AND l.payment_id = page.payment_id)) AS "is_first!"
+               FROM page ORDER BY entry_id"#,
             run.0,
             window.after_entry_id,
             after,
@@ -183,19 +239,24 @@ impl Ledger {
                    WHERE NOT EXISTS (SELECT FROM statement_lines earlier
                                      WHERE earlier.switch = l.switch AND earlier.transfer_id = l.transfer_id
                                        AND earlier.line_id > $2 AND earlier.line_id < l.line_id)
+                     AND NOT EXISTS (SELECT FROM statement_lines earlier
+                                     WHERE earlier.switch = l.switch AND earlier.reference = l.reference
+                                       AND earlier.line_id > $2 AND earlier.line_id < l.line_id)
                      AND NOT EXISTS (SELECT FROM reconciled_payments listed
                                      WHERE listed.reconciliation_id = $1 AND listed.payment_id = of_line.payment_id)
                      AND NOT EXISTS (SELECT FROM journal j
-                                     WHERE j.payment_id = of_line.payment_id AND j.kind = 'reserve' AND j.entry_id > $5)
+                                     WHERE j.payment_id = of_line.payment_id AND j.kind = 'reserve'
+                                       AND j.entry_id > $5 AND j.entry_id <= $6)
                      AND NOT EXISTS (SELECT FROM journal j
                                      WHERE j.payment_id = of_line.payment_id AND j.kind IN ('debit', 'release')
-                                       AND j.entry_id > $5)) AS p ON true
+                                       AND j.entry_id > $5 AND j.entry_id <= $6)) AS p ON true
                ORDER BY l.line_id"#,
             run.0,
             window.after_line_id,
             after,
             limit,
             window.after_entry_id,
+            window.last_entry_id,
         )
         .fetch_all(&self.pool)
         .await?;

@@ -102,7 +102,7 @@ impl Ledger {
             let detail = "the hash chain does not contain the given head of an earlier verification".into();
             verified.add_finding("head_unknown", expected.to_string(), detail);
         }
-        check_entries(&mut tx, &mut verified, 0).await?;
+        check_entries(&mut tx, &mut verified, i64::MIN).await?;
         for (kind, query) in SUM_CHECKS {
             let violations = sqlx::query_as(query).bind(limit()).fetch_all(&mut *tx).await?;
             verified.add_findings(kind, violations);
