@@ -24,13 +24,13 @@ use crate::{Ledger, LedgerError};
 pub struct ReconciliationWindow {
     /// When it began.
     pub since: jiff::Timestamp,
-    /// The last journal entry before it; 0 if there is none.
+    /// The last journal entry before it; 0 without one.
     pub after_entry_id: i64,
     /// The last journal entry in it.
     pub last_entry_id: i64,
-    /// The last statement line before it; 0 if there is none.
+    /// The last statement line before it; 0 without one.
     pub after_line_id: i64,
-    /// The last sealed batch before it; 0 if there is none.
+    /// The last sealed batch before it; 0 without one.
     pub after_batch: i64,
 }
 
