@@ -9,6 +9,8 @@
 //!
 //! What changed nowhere since is left to the runs without a window.
 
+use std::collections::BTreeSet;
+
 use jiff::SignedDuration;
 use jiff_sqlx::ToSqlx as _;
 use payment_protocol::ids::PaymentId;
@@ -37,10 +39,18 @@ pub struct ReconciliationWindow {
 /// Payments to compare, and where their part goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowPage {
-    /// The payments, in no order.
+    /// The payments, in the order of their ids.
     pub payments: Vec<PaymentId>,
     /// The next record's number is greater than this one; `None` after the part's last record.
     pub next: Option<i64>,
+}
+
+impl WindowPage {
+    /// A page of these payments, each once.
+    fn new(ids: impl Iterator<Item = String>, next: Option<i64>) -> Result<Self, LedgerError> {
+        let ids: BTreeSet<String> = ids.collect();
+        Ok(Self { payments: ids.iter().map(|id| read_id(id)).collect::<Result<_, _>>()?, next })
+    }
 }
 
 /// Payments listed in one statement.
@@ -186,8 +196,8 @@ impl Ledger {
         .fetch_all(&self.pool)
         .await?;
         let next = rows.last().map(|row| row.entry_id);
-        let first = rows.into_iter().filter(|row| row.is_first).filter_map(|row| row.payment_id);
-        Ok(WindowPage { payments: first.map(|id| read_id(&id)).collect::<Result<_, _>>()?, next })
+        let first = rows.into_iter().filter(|row| row.is_first);
+        WindowPage::new(first.filter_map(|row| row.payment_id), next)
     }
 
     /// The second part: at most `limit` payments of the run's list after the payment `after`, in the order of their ids.
@@ -261,9 +271,6 @@ impl Ledger {
         .fetch_all(&self.pool)
         .await?;
         let next = rows.last().map(|row| row.line_id);
-        let mut ids: Vec<String> = rows.into_iter().filter_map(|row| row.payment_id).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        Ok(WindowPage { payments: ids.iter().map(|id| read_id(id)).collect::<Result<_, _>>()?, next })
+        WindowPage::new(rows.into_iter().filter_map(|row| row.payment_id), next)
     }
 }
