@@ -47,6 +47,7 @@ use sqlx::migrate::Migrator;
 pub use connect::{DatabaseOptions, DatabaseOptionsError};
 pub use error::LedgerError;
 
+use crate::access::api_keys::KeyLookups;
 use crate::group_commit::GroupCommit;
 use crate::marks::Marks;
 
@@ -60,6 +61,7 @@ pub struct Ledger {
     group: GroupCommit,
     started: Marks<String>,
     delivered: Marks<i64>,
+    key_lookups: KeyLookups,
 }
 
 impl Ledger {
@@ -71,6 +73,7 @@ impl Ledger {
             pool,
             started: Marks::default(),
             delivered: Marks::default(),
+            key_lookups: KeyLookups::default(),
         }
     }
 

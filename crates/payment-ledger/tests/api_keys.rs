@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
+use std::time::Duration;
+
 use futures::future::join_all;
+use futures::poll;
 use payment_ledger::access::api_keys::{
     ApiKeyScope, Caller, KeyStatus, KeyView, NewKey, RevokeKeyOutcome, RotateKeyOutcome, RotatedKeys, Scopes,
     SuccessorKey,
@@ -12,6 +15,8 @@ use payment_protocol::ids::{ClientId, KeyId, TenantId};
 use sqlx::{AssertSqlSafe, PgPool};
 
 const DAY_S: i64 = 86_400;
+/// Time for a statement to reach the database.
+const WITHIN: Duration = Duration::from_secs(20);
 
 fn id(n: u32) -> KeyId {
     KeyId::new(format!("pk_{n:012x}")).unwrap()
@@ -212,4 +217,37 @@ async fn the_database_rejects_forbidden_changes_to_an_api_key(pool: PgPool) {
         .execute(&pool)
         .await
         .expect("the expiry can be brought forward");
+}
+
+/// While one lookup waits for the database, the others wait for the next statement; a caller that goes away ends none of them.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn concurrent_lookups_of_api_keys_share_a_statement_and_see_a_revocation(pool: PgPool) {
+    let ledger = Ledger::new(pool.clone());
+    store(&ledger, 1, None).await;
+    store(&ledger, 2, None).await;
+    let mut revocation = pool.begin().await.unwrap();
+    sqlx::raw_sql("LOCK TABLE api_keys").execute(&mut *revocation).await.unwrap();
+
+    let mut first = Box::pin(is_valid(&ledger, 2));
+    assert!(poll!(&mut first).is_pending());
+    let is_waiting = async { while waiting_statements(&pool).await == 0 {} };
+    tokio::time::timeout(WITHIN, is_waiting).await.expect("the first lookup waits for the lock");
+    let mut others = Box::pin(join_all([1, 2, 3, 1, 2, 3].map(|n| is_valid(&ledger, n))));
+    assert!(poll!(&mut others).is_pending());
+    drop(first);
+    assert_eq!(waiting_statements(&pool).await, 1);
+    sqlx::query("UPDATE api_keys SET revoked_at = now() WHERE key_hash = $1")
+        .bind(hash(1))
+        .execute(&mut *revocation)
+        .await
+        .unwrap();
+    revocation.commit().await.unwrap();
+    assert_eq!(others.await, [false, true, false, false, true, false]);
+    assert!(is_valid(&ledger, 2).await);
+}
+
+/// Statements of this database that wait for a lock.
+async fn waiting_statements(pool: &PgPool) -> i64 {
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    sqlx::query_scalar(count).fetch_one(pool).await.unwrap()
 }

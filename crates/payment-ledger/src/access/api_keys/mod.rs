@@ -3,13 +3,15 @@
 //! A key's client and scopes never change: another client or another scope needs another key. The database's
 //! clock decides when a key expires, so that all processes agree.
 
+mod lookup;
 mod manage;
 mod scopes;
 
 use payment_protocol::ids::{ClientId, KeyId, TenantId};
 
-use crate::{Ledger, LedgerError};
+use crate::LedgerError;
 
+pub(crate) use lookup::KeyLookups;
 pub use manage::{KeyStatus, KeyView, NewKey, RevokeKeyOutcome, RotateKeyOutcome, RotatedKeys, SuccessorKey};
 pub use scopes::{ApiKeyScope, Scopes, UnknownScope};
 
@@ -31,31 +33,6 @@ pub struct ActiveKey {
     pub caller: Caller,
     /// Its scopes.
     pub scopes: Scopes,
-}
-
-impl Ledger {
-    /// The active key with this SHA-256; `None` if it is unknown, expired or revoked.
-    ///
-    /// # Errors
-    /// [`LedgerError`].
-    pub async fn active_api_key(&self, key_hash: &[u8]) -> Result<Option<ActiveKey>, LedgerError> {
-        let row = sqlx::query!(
-            "SELECT id, tenant_id, client_id, scopes FROM api_keys
-             WHERE key_hash = $1 AND revoked_at IS NULL
-                 AND (expires_at IS NULL OR expires_at > clock_timestamp())",
-            key_hash,
-        )
-        .fetch_optional(&self.pool)
-        .await?;
-        row.map(|row| {
-            Ok(ActiveKey {
-                caller: caller(&row.id, row.tenant_id, row.client_id)?,
-                scopes: scopes(&row.id, &row.scopes)?,
-                id: key_id(row.id)?,
-            })
-        })
-        .transpose()
-    }
 }
 
 fn key_id(id: String) -> Result<KeyId, LedgerError> {
