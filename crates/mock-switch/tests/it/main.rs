@@ -10,6 +10,7 @@ mod faults;
 mod keyless;
 mod pages;
 mod process;
+mod rails;
 mod recall;
 mod statement;
 mod submit;
