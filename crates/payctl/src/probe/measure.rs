@@ -195,12 +195,18 @@ impl Probe {
     }
 
     /// Queries the first transfer, which was sent and answered within `submitted`, until the switch answers. A switch that refuses an early
-    /// query refuses it for every transfer.
+    /// query refuses it for every transfer. Where the profile limits the queries of a transfer, all of them together stay within its limit.
     async fn measure_first_query(&mut self, first: usize, submitted: Range<Instant>) {
         let reference = TransferName::Reference(self.records[first].reference.clone());
         let millis = |time: Duration| u64::try_from(time.as_millis()).ok();
+        let interval = match self.profile.asks_max {
+            0 => FIRST_QUERY_INTERVAL,
+            // One was refused as too early.
+            1 => return,
+            asks_max => Duration::from_millis(FIRST_QUERY_TIMEOUT_MS / u64::from(asks_max - 1)),
+        };
         while submitted.start.elapsed() < Duration::from_millis(FIRST_QUERY_TIMEOUT_MS) {
-            sleep(FIRST_QUERY_INTERVAL).await;
+            sleep(interval.max(FIRST_QUERY_INTERVAL)).await;
             let asked_after = submitted.end.elapsed();
             let Ok(reply) = self.http.query(&reference).await else { continue };
             if reply.status == 200 && reply.text("status").is_some() {
