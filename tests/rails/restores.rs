@@ -103,12 +103,15 @@ async fn i24_a_customers_account_is_restored_without_the_background_worker() -> 
     Ok(())
 }
 
-/// The customer spends what was restored; the claim stands as an exception, and at its limit new payments are refused.
+/// The customer spends what was restored; the claim stands as an exception. At the limit of the claims new payments are refused, and a
+/// restore never is.
 #[tokio::test]
 async fn i27_i28_a_claim_that_cannot_be_collected_stands_and_stops_new_payments() -> anyhow::Result<()> {
     let options = SystemOptions { claims_limit_minor: Some(500), ..sct_inst_restoring() };
     let (system, payment) = held_payment("claimed", options).await?;
+    let second = system.pay("5.00").await?;
     restored_after_ms(&system, &payment).await?;
+    restored_after_ms(&system, &second).await?;
     let refused = system.post_payment("refused", &payment_request("1.00")).await?;
     assert_eq!(refused.status().as_u16(), 503, "the advance is at the limit of the claims");
     let problem: serde_json::Value = refused.json().await?;
@@ -125,7 +128,7 @@ async fn i27_i28_a_claim_that_cannot_be_collected_stands_and_stops_new_payments(
     let claims = || async {
         let metrics =
             reqwest::get(format!("{}/metrics", system.background_worker.url())).await?.text().await?;
-        let gauge = "claims_open_minor{switch=\"mock\",currency=\"EUR\"} 500";
+        let gauge = "claims_open_minor{switch=\"mock\",currency=\"EUR\"} 1000";
         Ok(metrics.lines().any(|line| line == gauge).then_some(()))
     };
     until("the claim is a gauge", WITHIN, claims).await?;
@@ -153,12 +156,20 @@ async fn i24_every_unconfirmed_account_is_restored_within_ten_seconds_of_the_ord
         let system = &system;
         async move { system.post_payment(&format!("restored-{n}"), &payment_request("0.01")).await }
     };
-    // One after the other, so that the payments are at every stage when Temporal goes.
+    let is_held = |orders: u64| {
+        let pool = &system.database.pool;
+        async move {
+            let held: i64 = sqlx::query_scalar("SELECT count(*) FROM holds").fetch_one(pool).await?;
+            Ok((u64::try_from(held)? >= orders).then_some(()))
+        }
+    };
+    // One after the other, so that the payments are at every stage after the reserve when Temporal goes.
     let mut pace = tokio::time::interval(Duration::from_millis(1_000 / per_s));
     for n in 0..payments {
         pace.tick().await;
         ensure!(pay(n).await?.status().as_u16() == 201, "payment {n} was not accepted");
         if n == payments / 2 {
+            until("every order before the outage holds its amount", WITHIN, || is_held(n + 1)).await?;
             proxy.refuse(true);
             proxy.cut();
         }
@@ -189,13 +200,24 @@ async fn i24_every_unconfirmed_account_is_restored_within_ten_seconds_of_the_ord
     println!(
         "restored: payments {payments} held {held} restored {restored} later_than_10_s {late} longest_ms {longest_ms}"
     );
-    ensure!(held > 0 && restored == held, "{restored} of {held} held amounts were restored");
+    ensure!(restored == held, "{restored} of {held} held amounts were restored");
+    ensure!(
+        held >= i64::try_from(payments / 2)?,
+        "{held} amounts were held, and more were before the outage"
+    );
     ensure!(
         late == 0,
         "{late} accounts were restored later than 10 s after the order, the last one after {longest_ms} ms"
     );
     // A machine may settle them no faster than they were accepted.
     system.wait_until_all_have_ended_within(WITHIN + Duration::from_millis(100 * payments)).await?;
+    // An order that the outage kept from its reserve holds nothing, and is rejected.
+    let without_hold: Vec<String> = sqlx::query_scalar(
+        "SELECT DISTINCT p.state FROM payments p LEFT JOIN holds h USING (payment_id) WHERE h.payment_id IS NULL",
+    )
+    .fetch_all(&system.database.pool)
+    .await?;
+    ensure!(without_hold.iter().all(|state| state == "rejected"), "ended without a hold: {without_hold:?}");
     system.audit().await?;
     Ok(())
 }

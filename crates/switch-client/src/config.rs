@@ -115,6 +115,11 @@ pub enum SwitchConfigError {
         "the configuration section [switches.{0}] has has_callback = true but no callback_secrets; add the secret with which the switch signs its callbacks"
     )]
     NoSecret(String),
+    /// The limit of the bank's open claims is negative.
+    #[error(
+        "the configuration section [switches.{0}] has a negative claims_limit_minor; write an amount in minor units, or 0 so that the first open claim stops new payments"
+    )]
+    NegativeClaimsLimit(String),
     /// Two switches have the same route.
     #[error(
         "the switches {one} and {other} both have the route {prefix:?} in the configuration; remove the route from one of them"
@@ -183,6 +188,13 @@ impl Switches {
             }
             if profile.has_callback && options.callback_secrets.is_empty() {
                 return Err(SwitchConfigError::NoSecret(text));
+            }
+            match options.claims_limit_minor {
+                Some(limit) if limit < 0 => return Err(SwitchConfigError::NegativeClaimsLimit(text)),
+                None if profile.restore_customer_after_ms.is_some() => {
+                    tracing::warn!(switch = %name, "the bank advances restored amounts for a switch without claims_limit_minor: no sum of open claims stops its new payments or raises an alert");
+                }
+                _ => {}
             }
             for prefix in &options.routes {
                 if let Some((_, other)) = routes.iter().find(|(taken, _)| taken == prefix) {
