@@ -49,3 +49,46 @@ fn returned(transfer: &TransferEvent) -> String {
         "{part} of your transfer of {amount} {currency} from {source_account}{reference} came back: {credited}."
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transfer(change: impl FnOnce(&mut TransferEvent)) -> TransferEvent {
+        let text = std::fs::read_to_string(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../crates/payment-ledger/events/transfer_sent.v1.example.json"
+        ));
+        let event: serde_json::Value = serde_json::from_str(&text.unwrap()).unwrap();
+        let mut transfer: TransferEvent = serde_json::from_value(event["body"].clone()).unwrap();
+        change(&mut transfer);
+        transfer
+    }
+
+    /// Who bears a late settlement or gets a return, in words (S0.9).
+    #[test]
+    fn s0_9_a_customer_reads_whether_the_account_was_debited_or_credited() {
+        let [sent, returned, restored] =
+            [EventKind::TransferSent, EventKind::TransferReturned, EventKind::TransferRestored];
+        let late = |bearer| transfer(|transfer| transfer.late_settlement = Some(bearer));
+        let part = |minor, bearer| {
+            transfer(|transfer| (transfer.returned_minor, transfer.credited) = (Some(minor), Some(bearer)))
+        };
+        #[rustfmt::skip]
+        let cases = [
+            (restored, transfer(|_| ()),            "is not confirmed: the amount is available to you again, and the transfer may still be executed."),
+            (sent,     late(Bearer::Customer),      "was executed late: your account was debited."),
+            (sent,     late(Bearer::Bank),          "was executed: your account was not debited, we will contact you."),
+            (returned, part(250, Bearer::Customer), "came back: it was credited to your account."),
+            (returned, part(1250, Bearer::Bank),    "came back: your account had not been debited for it."),
+        ];
+        for (kind, transfer, words) in cases {
+            let text = message(kind, &transfer);
+            assert!(text.ends_with(words), "{text}");
+        }
+        assert!(
+            message(returned, &part(250, Bearer::Customer))
+                .starts_with("2.50 EUR of your transfer of 12.50 EUR")
+        );
+    }
+}
