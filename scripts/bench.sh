@@ -49,15 +49,20 @@ build_release() {
 
 # `./dev bench payments`: what a payment costs, by process: the whole system as release programs, with a durable database of the
 # bank's own, and one of the switch that is measured and not counted. With BENCH_PROGRAMS, a folder with the programs of another
-# version, that version is measured, so that two versions compare in one sitting.
+# version, that version is measured, so that two versions compare in one sitting; a `bench` in it measures, and nothing is built.
 bench_payments() {
-  local kind=once strategy=query workers=1 observes='' switch_pg_port='' processes=() name port pid
+  local kind=once strategy=query workers=1 observes='' switch_pg_port='' processes=() name port pid bench
   [ -d /proc/self ] || fail "bench payments reads the processes from /proc, which this system does not have"
   start_run bench
   install_tools
-  build_release benches payctl mock-switch payments-api payment-worker background-worker notifier
-  local bench=$REPLY/bench
-  programs=${BENCH_PROGRAMS:-$REPLY}
+  if [ -x "${BENCH_PROGRAMS:-}/bench" ]; then
+    programs=$BENCH_PROGRAMS
+    bench=$programs/bench
+  else
+    build_release benches payctl mock-switch payments-api payment-worker background-worker notifier
+    bench=$REPLY/bench
+    programs=${BENCH_PROGRAMS:-$REPLY}
+  fi
   for port in pg_port temporal_port temporal_ui_port switch_port sepa_switch_port api_port worker_metrics_port background_worker_metrics_port notifier_metrics_port nats_port switch_pg_port; do
     pick_port
     printf -v "$port" %s "$REPLY"
