@@ -63,6 +63,69 @@ async fn r30b_a_settled_payment_with_a_lost_attempt_is_debited() -> anyhow::Resu
     Ok(())
 }
 
+/// Strategy validate: the marker is lost with the attempt, and the switch lists the transfer. It may be an earlier one, so nothing is
+/// released; with the marker's word alone it would be taken for a transfer that was never sent.
+#[tokio::test]
+async fn r30b_a_transfer_with_a_lost_marker_is_not_released() -> anyhow::Result<()> {
+    let mut options = losing_commits()
+        .with_profile("strategy", "validate")
+        .with_profile("deduplicates", false)
+        .with_profile("tombstones", false)
+        .with_profile("has_callback", false)
+        .with_profile("submit_deadline_ms", 1_000);
+    options.shape = json!({"keys": false, "dedup": false, "tombstone": false, "callback": false});
+    let system = System::start("lost-marker", options).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    let payment = system.pay("33.00").await?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    lose_the_attempt(&system, &payment.payment_id).await?;
+    system.cancel(&payment.payment_id).await?.error_for_status()?;
+    system.wait_for_state(&payment.payment_id, "needs_operator").await?;
+    let reason: String = sqlx::query_scalar("SELECT operator_reason FROM payments WHERE payment_id = $1")
+        .bind(&payment.payment_id)
+        .fetch_one(&system.database.pool)
+        .await?;
+    assert_eq!(reason, "ambiguous_transfer");
+    assert_eq!(system.available().await?, OPENING_MINOR - 3_300, "the hold was released");
+    Ok(())
+}
+
+/// Everything after the acceptance is lost, and the time for a start has passed: the payment is not refused as one that never started, because
+/// Temporal knows its workflow, and the switch is asked.
+#[tokio::test]
+async fn r30b_a_payment_whose_start_was_lost_is_not_refused_unasked() -> anyhow::Result<()> {
+    let mut system = System::start("lost-start", losing_commits()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    system.worker.kill().await?;
+    let payment = system.pay("33.00").await?;
+    let id = payment.payment_id.as_str();
+    let kept = "CREATE TABLE kept AS SELECT * FROM payments";
+    sqlx::raw_sql(kept).execute(&system.database.pool).await?;
+    system.worker.restart().await?;
+    system.wait_for_state(id, "submitted").await?;
+    system.worker.kill().await?;
+    // Rows disappear without their triggers.
+    sqlx::raw_sql(
+        "BEGIN; SET LOCAL session_replication_role = replica;
+         DELETE FROM submissions; DELETE FROM journal WHERE payment_id IS NOT NULL; DELETE FROM operations WHERE payment_id IS NOT NULL;
+         DELETE FROM holds; DELETE FROM payments; INSERT INTO payments SELECT * FROM kept;
+         UPDATE payments SET valid_until = clock_timestamp(); COMMIT",
+    )
+    .execute(&system.database.pool)
+    .await?;
+    system.worker.restart().await?;
+    system.wait_for_state(id, "started").await?;
+    system.cancel(id).await?.error_for_status()?;
+    until("the transfer is cancelled", Duration::from_secs(60), || async {
+        let status = system.switch.transfer_status(&payment.reference).await?;
+        Ok((status.as_deref() == Some("CANCELLED")).then_some(()))
+    })
+    .await?;
+    system.wait_for_state(id, "cancelled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    Ok(())
+}
+
 /// An attempt that is answered late enough for its worker to be killed before.
 fn options_with_slow_answers(strategy: &str) -> SystemOptions {
     losing_commits()

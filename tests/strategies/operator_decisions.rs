@@ -190,12 +190,44 @@ async fn r6_a_debit_that_the_database_refuses_needs_an_operator() -> anyhow::Res
     assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while the payment needs an operator");
     assert_eq!(system.audit().await?.open, 1);
 
+    // The decision meets the same refusal: it is closed with the cause, and operators may decide again.
+    let decision = decide(&system, id, Action::Debit).await?;
+    let DecisionOutcome::Refused { detail: refusal } = outcome(&system, &decision).await? else {
+        anyhow::bail!("the decision was applied");
+    };
+    assert!(refusal.contains("no_debit"), "the refusal does not name the cause: {refusal}");
+    assert_eq!(system.state(id).await?, "needs_operator");
+
     // The database accepts the debit again, and an operator has it repeated.
     sqlx::raw_sql("ALTER TABLE journal DROP CONSTRAINT no_debit").execute(&system.database.pool).await?;
     decide(&system, id, Action::RetryCancel).await?;
     system.wait_for_state(id, "settled").await?;
     wait_until_inbox_empty(&system).await?;
     assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+/// The database refuses even the state that calls an operator: the alert names the cause.
+#[tokio::test]
+async fn r6_a_refused_call_of_an_operator_raises_its_alert() -> anyhow::Result<()> {
+    let system = System::start("operator-refused-for-good", SystemOptions::default()).await?;
+    let pool = &system.database.pool;
+    sqlx::raw_sql(
+        "ALTER TABLE journal ADD CONSTRAINT no_debit CHECK (kind <> 'debit');
+         ALTER TABLE payments ADD CONSTRAINT no_operator CHECK (state <> 'needs_operator')",
+    )
+    .execute(pool)
+    .await?;
+    let payment = system.pay("5.00").await?;
+    let id = payment.payment_id.as_str();
+    let detail = until("the alert is raised", Duration::from_secs(60), || async {
+        let raised = alerts(&system, id).await?;
+        Ok(raised.into_iter().find(|(kind, _)| kind == "needs_operator").map(|(_, detail)| detail))
+    })
+    .await?;
+    assert!(detail.contains("no_operator"), "the alert does not name the cause: {detail}");
+    sqlx::raw_sql("ALTER TABLE payments DROP CONSTRAINT no_operator").execute(pool).await?;
+    system.wait_for_state(id, "needs_operator").await?;
     Ok(())
 }
 

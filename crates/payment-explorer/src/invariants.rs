@@ -67,6 +67,8 @@ invariants! {
 /// The first invariant that the move from `before` to `next` violates.
 #[must_use]
 pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation> {
+    // A failover takes back what was committed: what follows is compared with what it left.
+    let before = if before.standby.is_some() && next.standby.is_none() { next } else { before };
     // What two operators move on false evidence is corrected after the end: see `search::is_finished`.
     let decided_falsely = next.was_decided_falsely(model);
     let checks: [(Violation, bool); 26] = [
@@ -115,7 +117,8 @@ fn debited_only_if_settled(before: &State, next: &State) -> bool {
 /// it from one query, between the query and the decision: without faults, and with one fault of the switch.
 fn evidence_replaces_no_answer(model: &Model, before: &State, next: &State) -> bool {
     let applied = next.budget.false_decisions < before.budget.false_decisions;
-    let exact = model.bounds.faults + model.bounds.lost_commits == 0 && model.bounds.switch_faults <= 1;
+    let exact = model.bounds.faults + model.bounds.lost_commits + model.bounds.failovers == 0
+        && model.bounds.switch_faults <= 1;
     // Several transfers are no answer, and which one is ours may be recorded in between.
     let only_ours = before.listing.others.is_empty();
     let answers = before.can_be_queried(model) && !before.switch.silent && only_ours;
@@ -204,6 +207,7 @@ fn released_only_if_decided(next: &State) -> bool {
 /// Whether our database confirmed a commit and lost it: what was recorded need not be there.
 fn commit_was_lost(model: &Model, next: &State) -> bool {
     next.budget.lost_commits < model.bounds.lost_commits
+        || next.budget.failovers < model.bounds.failovers && next.standby.is_none()
 }
 
 fn recorded_before_sent(model: &Model, next: &State) -> bool {

@@ -1,14 +1,14 @@
 //! The listing of a switch without references: the transfers of one amount to one account, and which of them a lookup takes for ours.
 //!
-//! The lookup is the one of `switch-client` (`read_back.rs`): transfers after the marker; several are no answer; a transfer whose
-//! id is recorded is looked up by its id.
+//! The lookup is the one of `switch-client` (`read_back.rs`): transfers after the marker; several are no answer, and without a marker
+//! one is none either; a transfer whose id is recorded is looked up by its id.
 
 use crate::switch::{Switch, TransferStatus};
 
 /// What our ledger and the switch's listing know about transfers of our amount to our account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Listing {
-    /// Whether the marker is recorded: right before the transfer was sent.
+    /// Whether the marker is recorded: right before the transfer was sent. Its commit may be lost.
     pub marker: bool,
     /// The transfer whose id our ledger has recorded.
     pub known: Option<ListedTransfer>,
@@ -61,8 +61,8 @@ pub enum Found {
     Nothing,
     /// One candidate, or the transfer whose id is recorded.
     One(ListedTransfer),
-    /// Several candidates.
-    Several,
+    /// Several candidates, or any without a marker.
+    Ambiguous,
 }
 
 impl SecondPayment {
@@ -80,16 +80,13 @@ impl Listing {
         if let Some(known) = self.known {
             return Found::One(known);
         }
-        if !self.marker {
-            return Found::Nothing;
-        }
         let own = switch.transfers.iter().map(|_| ListedTransfer::Ours);
-        let others = (0_u8..).zip(&self.others).filter(|(_, other)| !other.before_marker);
+        let others = (0_u8..).zip(&self.others).filter(|(_, other)| !(self.marker && other.before_marker));
         let mut candidates = own.chain(others.map(|(at, _)| ListedTransfer::Other(at)));
         match (candidates.next(), candidates.next()) {
             (None, _) => Found::Nothing,
-            (Some(only), None) => Found::One(only),
-            (Some(_), Some(_)) => Found::Several,
+            (Some(only), None) if self.marker => Found::One(only),
+            (Some(_), _) => Found::Ambiguous,
         }
     }
 

@@ -37,6 +37,9 @@ struct Args {
     /// With --profile or --replay: confirmed commits of our ledger that are lost in one sequence
     #[arg(long, default_value_t = 0)]
     lost_commits: u8,
+    /// With --profile or --replay: failovers of our ledger to a standby that has fallen behind in one sequence
+    #[arg(long, default_value_t = 0)]
+    failovers: u8,
     /// With --profile or --replay: runs that go on beside a restored Temporal or a recovery in one sequence
     #[arg(long, default_value_t = 0)]
     second_runs: u8,
@@ -87,6 +90,7 @@ fn main() -> anyhow::Result<ExitCode> {
         let walk = |name: &String| {
             Ok(Walk::new(profiles::named(name)?, args.faults, args.switch_faults, args.decisions)
                 .with_lost_commits(args.lost_commits)
+                .with_failovers(args.failovers)
                 .with_second_runs(args.second_runs)
                 .with_false_decisions(args.false_decisions)
                 .with_second_payments(args.second_payments)

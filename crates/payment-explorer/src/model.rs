@@ -27,6 +27,8 @@ pub struct WalkBounds {
     pub switch_faults: u8,
     /// Confirmed commits of our ledger that are lost in one sequence.
     pub lost_commits: u8,
+    /// Failovers to a standby of our ledger that has fallen behind, in one sequence: all commits since are lost together.
+    pub failovers: u8,
     /// Runs that go on beside a restored Temporal, or beside a recovery, in one sequence.
     pub second_runs: u8,
     /// Other payments of this bank to the same account at a switch without references, in one sequence.
@@ -56,6 +58,7 @@ impl std::fmt::Display for WalkBounds {
         for (name, bound) in [
             ("switch-faults", self.switch_faults),
             ("lost-commits", self.lost_commits),
+            ("failovers", self.failovers),
             ("second-runs", self.second_runs),
             ("second-payments", self.second_payments),
             ("false-decisions", self.false_decisions),

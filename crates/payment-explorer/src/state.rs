@@ -9,7 +9,7 @@ use payment_protocol::rules::{self, AskRuling};
 
 use crate::attempt::{ActiveAttempt, Activity};
 use crate::bank::{Bank, RunNumber};
-use crate::listing::Listing;
+use crate::listing::{ListedTransfer, Listing};
 use crate::model::Model;
 use crate::replay::Index;
 use crate::switch::{ClockPhase, Switch};
@@ -44,8 +44,19 @@ pub struct State {
     pub in_transit: Vec<Request>,
     /// Inbox messages that have not been signalled yet.
     pub messages: Vec<WaitOutcome>,
+    /// A standby of our database that receives no more commits.
+    pub standby: Option<Box<Standby>>,
     /// The remaining faults, decisions and recoveries.
     pub budget: Budget,
+}
+
+/// A standby of our database, which falls behind and may be promoted: everything that was committed since is lost together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Standby {
+    bank: Bank,
+    marker: bool,
+    known: Option<ListedTransfer>,
+    messages: Vec<WaitOutcome>,
 }
 
 /// The payment's workflow, as Temporal has it.
@@ -114,6 +125,8 @@ pub struct Budget {
     pub switch_faults: u8,
     /// Commits of our ledger that are confirmed and lost: a failover to a standby, or a restored backup.
     pub lost_commits: u8,
+    /// Failovers to a standby that has fallen behind.
+    pub failovers: u8,
     /// Runs that go on beside a restored Temporal, or beside a recovery.
     pub second_runs: u8,
     /// Other payments of this bank to the same account.
@@ -148,8 +161,28 @@ impl State {
             zombies: Vec::new(),
             in_transit: Vec::new(),
             messages: Vec::new(),
+            standby: None,
             budget,
         }
+    }
+
+    /// A standby with everything that is committed now.
+    #[must_use]
+    pub fn standby_now(&self) -> Standby {
+        Standby {
+            bank: self.bank.clone(),
+            marker: self.listing.marker,
+            known: self.listing.known,
+            messages: self.messages.clone(),
+        }
+    }
+
+    /// Promotes the standby.
+    pub fn fail_over(&mut self, standby: Standby) {
+        self.bank = standby.bank;
+        (self.listing.marker, self.listing.known) = (standby.marker, standby.known);
+        self.messages = standby.messages;
+        self.standby = None;
     }
 
     /// Whether a transfer may still settle: accepted and undecided, in transit, or about to be sent by an attempt

@@ -117,6 +117,7 @@ impl Walk {
             faults,
             switch_faults,
             lost_commits: 0,
+            failovers: 0,
             second_runs: 0,
             second_payments: 0,
             false_decisions: 0,
@@ -132,6 +133,13 @@ impl Walk {
     #[must_use]
     pub fn with_lost_commits(mut self, lost_commits: u8) -> Self {
         self.bounds.lost_commits = lost_commits;
+        self
+    }
+
+    /// This walk, in which our ledger may fail over this many times to a standby that has fallen behind.
+    #[must_use]
+    pub fn with_failovers(mut self, failovers: u8) -> Self {
+        self.bounds.failovers = failovers;
         self
     }
 
@@ -170,6 +178,7 @@ impl Walk {
             faults: self.bounds.faults,
             switch_faults: self.bounds.switch_faults,
             lost_commits: self.bounds.lost_commits,
+            failovers: self.bounds.failovers,
             second_runs: self.bounds.second_runs,
             second_payments: self.bounds.second_payments,
             false_decisions: self.bounds.false_decisions,

@@ -1,8 +1,8 @@
 //! Whether the server's settings allow a commit that it confirmed to be lost.
 //!
-//! The service believes its own record of a submit attempt: without the record the attempt was not sent. If a confirmed commit
-//! is lost, a payment may be sent twice, or leave without a record. No check of ours can notice that before it happens, so the
-//! settings are reported instead.
+//! A lost commit leaves a record that is older than the truth. Temporal's history shows most of what is missing, and the switch is asked
+//! (decision 0020); what neither shows is found by reconciliation only. No check of ours can notice the loss before it happens, so the
+//! settings are reported.
 
 use std::pin::Pin;
 

@@ -377,3 +377,21 @@ async fn a_late_success_after_a_report_without_an_attempt_is_not_debited(pool: P
     bank.ledger.record_returned(&p.id, &report(&p), FinalStatusSource::Cancel).await.unwrap();
     assert_eq!(bank.debit(&p).await, DebitOutcome::Returned);
 }
+
+/// Nothing is sent without a marker: a lookup could not find the transfer again.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_marker_is_recorded_once_and_not_without_its_attempt(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Sent, "k").await;
+    for marker in ["7", "9"] {
+        assert!(bank.ledger.record_marker(&p.id, 1, marker).await.unwrap());
+    }
+    let recorded: Option<String> = sqlx::query_scalar("SELECT marker FROM submissions WHERE payment_id = $1")
+        .bind(p.id.as_str())
+        .fetch_one(&bank.pool)
+        .await
+        .unwrap();
+    assert_eq!(recorded.as_deref(), Some("7"));
+    let lost = payment_without_its_attempt(&bank, "lost").await;
+    assert!(!bank.ledger.record_marker(&lost.id, 1, "7").await.unwrap());
+}

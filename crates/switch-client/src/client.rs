@@ -163,8 +163,8 @@ pub struct LookupKey {
     /// How the transfer is called; a match is reported under our reference.
     pub name: TransferName,
     /// Position before the transfer was sent: the newest transfer to the account ([`SwitchClient::marker`]), or a
-    /// position in the statement ([`SwitchClient::statement_position`]). `None` if none was recorded; in the listing that
-    /// means that nothing was sent.
+    /// position in the statement ([`SwitchClient::statement_position`]). `None` if none is recorded: nothing was sent, or the database
+    /// lost its commit.
     pub marker: Option<String>,
     /// The switch's own id, once it is known.
     pub transfer_id: Option<String>,

@@ -165,8 +165,10 @@ async fn s1_8_the_only_listed_candidate_after_the_marker_is_our_transfer() {
             "ambiguous",
             None,
         ),
-        // Without a marker nothing was sent, so the listed transfer is another payment's.
-        (None, vec![transfer("1", "SETTLED", 500, "EUR")], "not found", None),
+        // Without a marker nothing was sent, or the marker's commit was lost.
+        (None, vec![transfer("1", "SETTLED", 500, "EUR")], "ambiguous", None),
+        (None, vec![other("1")], "not found", None),
+        (None, vec![], "not found", None),
     ] {
         let (client, _) = client_with_listing(listed.clone()).await;
         let reply = client.query(TransferRef::LookupKey(&lookup_key(marker, None))).await;

@@ -122,23 +122,29 @@ impl Starter<'_> {
     }
 
     async fn liveness(&self, workflow_id: &str) -> Liveness {
+        use WorkflowExecutionStatus::{Canceled, Completed, Failed, Terminated, TimedOut};
+        match self.workflow_status(workflow_id).await {
+            Ok(None | Some(Completed | Failed | Canceled | Terminated | TimedOut)) => Liveness::Lost,
+            Ok(Some(_)) => Liveness::Running,
+            Err(detail) => Liveness::Unknown(detail),
+        }
+    }
+
+    /// The status of a workflow; `None` if Temporal has none with this id. An error says why Temporal did not answer about it.
+    pub(crate) async fn workflow_status(
+        &self,
+        workflow_id: &str,
+    ) -> Result<Option<WorkflowExecutionStatus>, String> {
         let handle = self.client.get_workflow_handle::<UntypedWorkflow>(workflow_id);
         match timeout(DESCRIBE_TIMEOUT, handle.describe(WorkflowDescribeOptions::default())).await {
-            Ok(Ok(description)) => match description.status() {
-                WorkflowExecutionStatus::Completed
-                | WorkflowExecutionStatus::Failed
-                | WorkflowExecutionStatus::Canceled
-                | WorkflowExecutionStatus::Terminated
-                | WorkflowExecutionStatus::TimedOut => Liveness::Lost,
-                _ => Liveness::Running,
-            },
+            Ok(Ok(description)) => Ok(Some(description.status())),
             Ok(Err(WorkflowInteractionError::NotFound(status)))
                 if workflow_api::is_missing_workflow(&status) =>
             {
-                Liveness::Lost
+                Ok(None)
             }
-            Ok(Err(error)) => Liveness::Unknown(describe(&error)),
-            Err(_) => Liveness::Unknown("Temporal gave no answer within 5 s".to_owned()),
+            Ok(Err(error)) => Err(describe(&error)),
+            Err(_) => Err("Temporal gave no answer within 5 s".to_owned()),
         }
     }
 }

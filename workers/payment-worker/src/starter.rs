@@ -92,13 +92,24 @@ impl Starter<'_> {
 
     async fn start_or_refuse(&self, startable: StartablePayment) -> Result<(), LedgerError> {
         let id = startable.payment.payment_id.clone();
-        if startable.cancel_requested {
-            return self.ledger.refuse_unreserved(&id, ReserveRefusal::CustomerCancel).await;
+        let refusal = match (startable.cancel_requested, startable.too_late) {
+            (true, _) => ReserveRefusal::CustomerCancel,
+            (false, true) => ReserveRefusal::StartedTooLate,
+            (false, false) => return self.start_and_record(startable).await,
+        };
+        match self.workflow_status(&startable.workflow_id).await {
+            Ok(None) => self.ledger.refuse_unreserved(&id, refusal).await,
+            // The database lost the start and all that followed: the transfer may have been sent.
+            Ok(Some(_)) => self.ledger.mark_started(&id).await,
+            Err(detail) => {
+                tracing::warn!(
+                    payment.id = %id,
+                    detail,
+                    "Temporal did not say whether a payment has a workflow, so the payment-worker does not refuse it; it tries again after the lease"
+                );
+                Ok(())
+            }
         }
-        if startable.too_late {
-            return self.ledger.refuse_unreserved(&id, ReserveRefusal::StartedTooLate).await;
-        }
-        self.start_and_record(startable).await
     }
 
     /// Starts the payment's workflow, and records an outcome that is known.

@@ -34,6 +34,11 @@ impl Bank {
         ruling
     }
 
+    /// The commit of the only attempt is lost.
+    pub fn lose_attempt(&mut self) {
+        (self.attempts, self.log) = (0, None);
+    }
+
     /// Counts a query, or refuses it.
     pub fn begin_query(&mut self, profile: &SwitchProfile, age_ms: u64) -> AskRuling {
         let ruling = rules::ask(&self.facts(age_ms, false), profile);

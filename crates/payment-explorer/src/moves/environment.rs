@@ -30,6 +30,7 @@ pub(super) fn add(list: &mut MoveList<'_>) {
         account(list);
     }
     restore(list);
+    failover(list);
     decisions(list);
     corrections(list);
     reconciliation(list);
@@ -243,6 +244,26 @@ fn account(list: &mut MoveList<'_>) {
 fn restore(list: &mut MoveList<'_>) {
     if list.model.profile().restore_customer_after_ms.is_some() {
         list.optional(|next| next.bank.restore(), || "the ledger restores the customer's account".into());
+    }
+}
+
+/// A failover to an asynchronous standby: everything that was committed since it fell behind is lost together.
+fn failover(list: &mut MoveList<'_>) {
+    match &list.from.standby {
+        None => {
+            let Some(failovers) = list.from.budget.failovers.checked_sub(1) else { return };
+            list.optional(
+                |next| {
+                    next.budget.failovers = failovers;
+                    next.standby = Some(Box::new(next.standby_now()));
+                },
+                || "the standby receives no more commits".into(),
+            );
+        }
+        Some(standby) => list.optional(
+            |next| next.fail_over((**standby).clone()),
+            || "the standby is promoted: the commits since are lost".into(),
+        ),
     }
 }
 

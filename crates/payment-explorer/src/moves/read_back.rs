@@ -24,21 +24,18 @@ pub(super) fn instead(results: &mut CallResults<'_>, call: &AttemptCall) -> bool
         }
         (Found::One(ListedTransfer::Other(at)), AttemptCall::Cancel(..)) => cancel(results, at),
         (Found::One(ListedTransfer::Other(at)), AttemptCall::Recall(..)) => recall(results, at),
-        (Found::Several, AttemptCall::Query(_)) => {
-            let answer = QueryAnswer::Ambiguous { detail: "two transfers".into() };
+        (Found::Ambiguous, AttemptCall::Query(_)) => {
+            let answer = QueryAnswer::Ambiguous { detail: "ambiguous".into() };
             let response = results.respond(answer);
-            results
-                .benign("the switch lists two transfers", |_, _| Some(AttemptReply::QueryAnswer(response)));
+            results.benign("the lookup is ambiguous", |_, _| Some(AttemptReply::QueryAnswer(response)));
         }
-        (Found::Several, AttemptCall::Cancel(..)) => {
+        (Found::Ambiguous, AttemptCall::Cancel(..)) => {
             let response = results.respond(CancelAnswer::CannotCancel);
-            results
-                .benign("the switch lists two transfers", |_, _| Some(AttemptReply::CancelAnswer(response)));
+            results.benign("the lookup is ambiguous", |_, _| Some(AttemptReply::CancelAnswer(response)));
         }
-        (Found::Several, AttemptCall::Recall(..)) => {
-            let response = results.respond(RecallAnswer::Unknown { detail: "two transfers".into() });
-            results
-                .benign("the switch lists two transfers", |_, _| Some(AttemptReply::RecallAnswer(response)));
+        (Found::Ambiguous, AttemptCall::Recall(..)) => {
+            let response = results.respond(RecallAnswer::Unknown { detail: "ambiguous".into() });
+            results.benign("the lookup is ambiguous", |_, _| Some(AttemptReply::RecallAnswer(response)));
         }
         _ => return false,
     }
@@ -54,7 +51,7 @@ fn finds_none_of_its_own(state: &State) -> bool {
 
 /// Whether every lookup stays undecided until a transfer is removed from the listing.
 pub(super) fn is_undecided(state: &State) -> bool {
-    finds_none_of_its_own(state) || state.listing.look_up(&state.switch) == Found::Several
+    finds_none_of_its_own(state) || state.listing.look_up(&state.switch) == Found::Ambiguous
 }
 
 /// Records the id of the only transfer that an answer can be about.

@@ -50,7 +50,8 @@ impl Ledger {
     }
 
     /// Records the newest transfer to the account in the switch's list as of this attempt, once the attempt was recorded and no
-    /// other payment can send to the account. Call it before sending.
+    /// other payment can send to the account. Call it before sending. The first marker is kept. Returns whether the attempt has one now;
+    /// otherwise the database lost the attempt's commit: do not send.
     ///
     /// # Errors
     /// [`LedgerError`]: unknown whether it was recorded; do not send.
@@ -59,15 +60,15 @@ impl Ledger {
         payment_id: &PaymentId,
         attempt: u32,
         marker: &str,
-    ) -> Result<(), LedgerError> {
-        sqlx::query!(
-            "UPDATE submissions SET marker = $3 WHERE payment_id = $1 AND attempt = $2 AND marker IS NULL",
+    ) -> Result<bool, LedgerError> {
+        let recorded = sqlx::query!(
+            "UPDATE submissions SET marker = coalesce(marker, $3) WHERE payment_id = $1 AND attempt = $2",
             payment_id.as_str(),
             i32::try_from(attempt).unwrap_or(i32::MAX),
             &*replace_nul(marker),
         )
         .execute(&self.pool)
         .await?;
-        Ok(())
+        Ok(recorded.rows_affected() > 0)
     }
 }

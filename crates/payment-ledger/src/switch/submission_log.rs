@@ -96,12 +96,16 @@ impl Ledger {
                           ELSE coalesce(
                               -- Reconciliation has not read so far: the recorded position is newer than its lines.
                               CASE WHEN NOT EXISTS (SELECT FROM statement_lines l WHERE l.switch = p.switch AND l.cursor = f.marker)
-                                   THEN f.marker END,
+                                    AND NOT p.attempts_uncertain THEN f.marker END,
                               (SELECT l.cursor FROM statement_lines l
                                WHERE l.line_id = greatest(
-                                   (SELECT m.line_id FROM statement_lines m WHERE m.switch = p.switch AND m.cursor = f.marker),
+                                   (SELECT m.line_id FROM statement_lines m
+                                    WHERE m.switch = p.switch AND m.cursor = f.marker AND NOT p.attempts_uncertain),
                                    (SELECT r.line_id FROM statement_lines r
-                                    WHERE r.switch = p.switch AND r.read_at < coalesce(f.recorded_at, now())
+                                    WHERE r.switch = p.switch
+                                        -- An earlier attempt may have lost its record: only the acceptance is a bound then.
+                                        AND r.read_at < CASE WHEN p.attempts_uncertain THEN p.accepted_at
+                                                             ELSE coalesce(f.recorded_at, now()) END
                                     ORDER BY r.read_at DESC LIMIT 1)))) END AS marker,
                           (SELECT (array_agg(transfer_id ORDER BY attempt) FILTER (WHERE transfer_id IS NOT NULL))[1]
                            FROM submissions s WHERE s.payment_id = p.payment_id) AS transfer_id

@@ -102,19 +102,13 @@ impl HttpJsonClient {
         Ok(newest.unwrap_or_else(|| START_OF_LISTING.into()))
     }
 
-    /// Looks the transfer up after its marker.
+    /// Looks the transfer up after its marker. Without a marker the transfer was not sent, or the database lost the marker's commit: then
+    /// only a listing without any candidate says something.
     pub(crate) async fn read_back(&self, lookup_key: &LookupKey) -> SwitchReply<ReadBackOutcome> {
         let account = lookup_key.creditor_account.as_str();
-        let Some(marker) = &lookup_key.marker else {
-            // The call is still needed, for the switch's clock.
-            return match self.list(account, "last=1").await {
-                Ok((switch_now, _)) => SwitchReply::new(ReadBackOutcome::NoMatch, switch_now),
-                Err(outcome) => SwitchReply::new(outcome, None),
-            };
-        };
         let started = Instant::now();
         let mut candidates: Vec<TransferView> = Vec::new();
-        let mut after = marker.clone();
+        let mut after = lookup_key.marker.clone().unwrap_or_else(|| START_OF_LISTING.into());
         for _ in 0..PAGES_MAX {
             let parameters = match after.as_str() {
                 START_OF_LISTING => String::new(),
@@ -145,6 +139,10 @@ impl HttpJsonClient {
     }
 
     fn only_candidate(&self, mut candidates: Vec<TransferView>, lookup_key: &LookupKey) -> ReadBackOutcome {
+        if lookup_key.marker.is_none() && !candidates.is_empty() {
+            let detail = "no position in the switch's transfer listing is recorded, so a listed transfer of this amount and currency may be an earlier one".into();
+            return ReadBackOutcome::Ambiguous { detail };
+        }
         if candidates.len() > 1 {
             let detail = format!(
                 "the switch lists {} transfers of this amount and currency; the payment's own is ambiguous",

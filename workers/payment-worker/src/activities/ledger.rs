@@ -207,6 +207,16 @@ impl LedgerActivities {
         metrics::counter!("payments_needs_operator_total", "reason" => input.reason.as_str()).increment(1);
         let outcome = self.ledger.needs_operator(&input.payment_id, input.reason).await;
         self.wake_relay.fire();
+        if let Err(error) = &outcome
+            && error.is_final()
+        {
+            // The state cannot say it, so the alert does.
+            let detail = error_chain(error);
+            self.ledger
+                .alert(&input.payment_id, AlertKind::NeedsOperator, &detail)
+                .await
+                .map_err(ledger_failure)?;
+        }
         outcome.map_err(ledger_failure)
     }
 

@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use payment_ledger::Ledger;
+use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::Payment;
 use payment_protocol::alert::AlertKind;
 use payment_protocol::cancel::{self, CancelAttemptOutcome};
@@ -28,7 +28,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::ledger::run_id;
 use super::local_submits::LocalSubmits;
-use super::{ledger_failure, retryable};
+use super::{error_chain, ledger_failure, retryable};
 use crate::adapters::{CancelAdapter, RecallAdapter, SubmitAdapter, SubmitAdapterError, SwitchSession};
 
 /// Interval of the heartbeats of an attempt that waits for the switch. The server answers each with whether the attempt is
@@ -159,7 +159,29 @@ impl SwitchActivities {
         SubmitTry { outcome, sent_nothing: adapter.sent_nothing(), retry_after: session.retry_after() }
     }
 
-    /// Alerts an operator that the switch has not decided.
+    /// Closes a decision that the database refuses for good.
+    async fn refuse_decision(
+        &self,
+        decision: &Decision,
+        error: &LedgerError,
+    ) -> Result<DecisionOutcome, ActivityError> {
+        let detail = error_chain(error);
+        let refused = DecisionOutcome::Refused { detail: detail.clone() };
+        self.ledger.close_decision(&decision.decision_id, &refused, &detail).await.map_err(ledger_failure)?;
+        Ok(refused)
+    }
+
+    /// As [`ledger_failure`]; operators are alerted if the database refuses the step for good.
+    async fn ledger_failure(&self, payment: &Payment, kind: AlertKind, error: LedgerError) -> ActivityError {
+        if error.is_final()
+            && let Err(failure) = self.alert(payment, kind, &error_chain(&error)).await
+        {
+            return failure;
+        }
+        ledger_failure(error)
+    }
+
+    /// Alerts an operator that the switch has not decided, or that the database refuses its answer.
     async fn alert(&self, payment: &Payment, kind: AlertKind, detail: &str) -> Result<(), ActivityError> {
         metrics::counter!("payments_alerts_total", "kind" => kind.as_str()).increment(1);
         self.ledger.alert(&payment.payment_id, kind, detail).await.map_err(ledger_failure)
@@ -181,7 +203,7 @@ async fn record_nothing_sent(ctx: &ActivityContext) {
 
 /// Runs an attempt until it ends or is cancelled: by the workflow, which needs the answer no more, or by the shutdown of this
 /// worker. An abandoned attempt has no outcome. Only for attempts that may be repeated: a poll changes nothing, and the key of a
-/// cancel or a recall makes its repetition one with it. An abandoned submit would lose the answer to the only attempt.
+/// cancel, a recall or a decision makes its repetition one with it. An abandoned submit would lose the answer to the only attempt.
 async fn unless_cancelled<T>(
     ctx: &ActivityContext,
     attempt: impl Future<Output = T>,
@@ -248,7 +270,11 @@ impl SwitchActivities {
         let session = self.session(&payment);
         let adapter = CancelAdapter::for_cancel(session, input.cause, input.submit_scheduled);
         let attempted = unless_cancelled(&ctx, cancel::attempt(&adapter, &payment)).await?;
-        Ok(match attempted.map_err(ledger_failure)? {
+        let attempted = match attempted {
+            Ok(attempted) => attempted,
+            Err(error) => return Err(self.ledger_failure(&payment, AlertKind::CancelUndecided, error).await),
+        };
+        Ok(match attempted {
             CancelAttemptOutcome::Void => CancelOutcome::Void,
             CancelAttemptOutcome::Settled => CancelOutcome::Settled,
             CancelAttemptOutcome::Differs => CancelOutcome::Differs,
@@ -274,7 +300,11 @@ impl SwitchActivities {
         let session = self.session(&payment);
         let adapter = RecallAdapter { session };
         let attempted = unless_cancelled(&ctx, recall::attempt(&adapter, &payment)).await?;
-        match attempted.map_err(ledger_failure)? {
+        let attempted = match attempted {
+            Ok(attempted) => attempted,
+            Err(error) => return Err(self.ledger_failure(&payment, AlertKind::RecallUndecided, error).await),
+        };
+        match attempted {
             RecallAttemptOutcome::Decided(recalled) => Ok(recalled),
             RecallAttemptOutcome::Retry { detail } => {
                 self.alert(&payment, AlertKind::RecallUndecided, &detail).await?;
@@ -313,14 +343,18 @@ impl SwitchActivities {
     #[activity(name = "apply_decision")]
     pub async fn apply_decision(
         self: Arc<Self>,
-        _ctx: ActivityContext,
+        ctx: ActivityContext,
         input: ApplyDecisionInput,
     ) -> Result<DecisionOutcome, ActivityError> {
         let ApplyDecisionInput { payment_id, decision, reason } = &input;
         let payment = self.payment(payment_id).await?;
         let adapter = CancelAdapter::for_decision(self.session(&payment), decision);
-        let outcome =
-            decision::apply_decision(&adapter, &payment, decision, *reason).await.map_err(ledger_failure)?;
+        let applied = decision::apply_decision(&adapter, &payment, decision, *reason);
+        let outcome = match unless_cancelled(&ctx, applied).await? {
+            // A repeat never succeeds: the operators read why, and may decide again.
+            Err(error) if error.is_final() => self.refuse_decision(decision, &error).await?,
+            outcome => outcome.map_err(ledger_failure)?,
+        };
         let label = match &outcome {
             DecisionOutcome::Refused { .. } => "refused",
             _ => "applied",

@@ -163,8 +163,11 @@ impl<'a> SubmitAdapter<'a> {
     /// the account lock, so only a transfer after the marker can be this one.
     async fn record_marker(&self, n: u32, order: &TransferOrder) -> Result<(), String> {
         let marker = self.session.client()?.marker(&order.creditor_account).await?;
-        let recorded = self.session.ledger.record_marker(&self.session.payment.payment_id, n, &marker).await;
-        recorded.map_err(|error| error.to_string())
+        match self.session.ledger.record_marker(&self.session.payment.payment_id, n, &marker).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("the database lost the record of the attempt".into()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 

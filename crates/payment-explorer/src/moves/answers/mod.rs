@@ -78,6 +78,13 @@ impl CallResults<'_> {
         self.push(spend, false, description, change);
     }
 
+    /// The marker is recorded before the transfer is sent. Its commit may be lost, and the attempt's with it.
+    fn record_markers(&mut self) {
+        let lost: Vec<_> = self.list.iter().flat_map(lost_markers).collect();
+        self.list.iter_mut().for_each(|result| result.next.listing.record_marker());
+        self.list.extend(lost);
+    }
+
     /// The switch's answer at this moment.
     pub(super) fn respond<A>(&self, answer: A) -> SwitchResponse<A> {
         SwitchResponse {
@@ -87,6 +94,21 @@ impl CallResults<'_> {
                 .then(|| self.from.age_ms(self.model)),
         }
     }
+}
+
+/// The result of a submit whose marker's commit is lost: alone, and together with the attempt's.
+fn lost_markers(sent: &CallResult) -> Vec<CallResult> {
+    let Some(left) = sent.next.budget.lost_commits.checked_sub(1) else { return Vec::new() };
+    [(false, "and the marker's commit is lost"), (true, "and the commits of attempt and marker are lost")]
+        .map(|(with_attempt, description)| {
+            let mut next = sent.next.clone();
+            next.budget.lost_commits = left;
+            if with_attempt {
+                next.bank.lose_attempt();
+            }
+            CallResult { next, reply: sent.reply.clone(), benign: false, description }
+        })
+        .into()
 }
 
 /// Every result of `call` of an attempt for `run`.
@@ -106,6 +128,14 @@ pub(super) fn call_results(
         read_back::record_transfer_id(from, &mut results.list);
         return results.list;
     }
+    if !has_references && matches!(call, AttemptCall::Send(_)) && from.bank.attempts == 0 {
+        // The marker finds no attempt: its commit is lost.
+        let unknown = SendAnswer::Unknown { detail: "not sent".into() };
+        results.benign("no marker can be recorded, and nothing is sent", |_, _| {
+            Some(AttemptReply::SendAnswer(unknown))
+        });
+        return results.list;
+    }
     match call {
         AttemptCall::Send(reference) => switch::send(&mut results, *reference == model.payment().reference()),
         AttemptCall::Cancel(reference, _) => {
@@ -123,7 +153,7 @@ pub(super) fn call_results(
     }
     if !has_references {
         if let AttemptCall::Send(_) = call {
-            results.list.iter_mut().for_each(|result| result.next.listing.record_marker());
+            results.record_markers();
         }
         read_back::record_transfer_id(from, &mut results.list);
     }
