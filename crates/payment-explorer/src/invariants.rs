@@ -122,7 +122,8 @@ fn evidence_replaces_no_answer(model: &Model, before: &State, next: &State) -> b
     // Several transfers are no answer, and which one is ours may be recorded in between.
     let only_ours = before.listing.others.is_empty();
     let answers = before.can_be_queried(model) && !before.switch.silent && only_ours;
-    let definite = answers && matches!(before.switch.query(), QueryResult::Void | QueryResult::Pending);
+    let definite = answers
+        && matches!(before.switch.query(), QueryResult::Void | QueryResult::Pending | QueryResult::Returned);
     !(applied && exact && definite)
 }
 

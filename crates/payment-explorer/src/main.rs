@@ -130,7 +130,7 @@ fn main() -> anyhow::Result<ExitCode> {
         );
     });
     let fast = args.profile.is_empty() && !args.deep;
-    let passed = report(&mut out, &summary, fast, args.list)?;
+    let passed = report(&mut out, &summary, fast, args.list, &bounds(fast, args.deep))?;
     std::io::stdout().write_all(out.as_bytes())?;
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -145,9 +145,22 @@ fn replay(out: &mut String, sequence: &Sequence, walk: &Walk) -> anyhow::Result<
     write_lines(out, &description)
 }
 
-/// Reports the results. Returns whether everything holds and, for the fast tier, exactly the listed names were
+/// What the walks of a tier leave out, in words.
+fn bounds(fast: bool, deep: bool) -> Vec<String> {
+    let left = tiers::LEFT_TO_DEEP.iter().filter(|_| fast).map(|name| format!("left to --deep: {name}"));
+    let not_walked = tiers::NOT_WALKED.iter().filter(|_| fast || deep);
+    left.chain(not_walked.map(|name| format!("not walked: {name}"))).collect()
+}
+
+/// Reports the results, and what `left_out` says. Returns whether everything holds and, for the fast tier, exactly the listed names were
 /// reached.
-fn report(out: &mut String, summary: &Summary, fast: bool, list: bool) -> anyhow::Result<bool> {
+fn report(
+    out: &mut String,
+    summary: &Summary,
+    fast: bool,
+    list: bool,
+    left_out: &[String],
+) -> anyhow::Result<bool> {
     for violation in &summary.violations {
         report_violation(out, violation)?;
     }
@@ -179,10 +192,8 @@ fn report(out: &mut String, summary: &Summary, fast: bool, list: bool) -> anyhow
     for name in &summary.cut_off {
         writeln!(out, "cut off: {name}")?;
     }
-    if fast {
-        for name in tiers::NOT_WALKED {
-            writeln!(out, "not walked: {name}")?;
-        }
+    for line in left_out {
+        writeln!(out, "{line}")?;
     }
     writeln!(
         out,

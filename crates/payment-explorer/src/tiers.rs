@@ -78,6 +78,7 @@ const RESTORING: &[&str] = &[
 /// Profiles walked with a lost commit and a fault, of ours or of the switch; without the customer's and the account's events (limits:
 /// decisions 0020 and 0025). At the last five the first attempt may be recorded together with the reserve.
 const LOST_AND_FAULTY: &[&str] = &[
+    "validate:query+deadline+cancel+recall",
     "at_most_once:callback",
     "query:query+deadline+callback",
     "at_most_once:cancel+callback",
@@ -88,7 +89,7 @@ const LOST_AND_FAULTY: &[&str] = &[
     "rtp",
     "pix",
 ];
-/// Profiles walked with a lost commit, a fault of ours and one of the switch.
+/// Profiles walked with a lost commit, a fault of ours and one of the switch, and with a failover and one of the switch.
 const LOST_WITH_BOTH_FAULTS: &[&str] =
     &["at_most_once:cancel+callback", "query:query+deadline+callback", "query:query+dedup+callback"];
 /// The representative profile of a switch without references.
@@ -98,6 +99,12 @@ const WITH_SWITCH_FAULTS: usize = 4;
 /// More states than any walk has, about 15 GB of memory.
 const STATES_MAX: usize = 120_000_000;
 
+/// What the fast tier leaves to the deep tier, in words; printed with its counts.
+pub const LEFT_TO_DEEP: &[&str] = &[
+    "two faults; a fault with a decision; a fault of each kind except at the rails; two faults of the switch with two decisions",
+    "a fault at a profile that is neither representative nor a rail's; a failover with a fault of the switch; two runs alive at once with a decision",
+];
+
 /// What no tier walks, in words; printed with the counts.
 pub const NOT_WALKED: &[&str] = &[
     "a lost commit with a fault and a customer's or account's event (limits: decision 0020)",
@@ -105,6 +112,9 @@ pub const NOT_WALKED: &[&str] = &[
     "a transfer sent within the first workflow task whose records and reply are lost together, if the repeated reserve is then refused (limits: decision 0025)",
     "three runs alive at once; two runs alive at once with another fault",
     "two other payments to one account; false evidence in two decisions, or in a correction",
+    "a failover of our database with a fault of ours or two of the switch, or to a standby that is behind by more than the switch's retention",
+    "a copy of the switch that forgot a transfer and accepts a delayed request of it again; one that forgets what we have no answer about",
+    "lost commits of an acceptance, of a limit, of a statement's position; ids of the rails; returns of a part; interval and window of queries",
     "a stranger's transfer as the only candidate after our marker; a copy that lags beyond the deadline (limits: decision 0008)",
 ];
 
@@ -193,7 +203,7 @@ impl Walk {
 }
 
 /// Every accepted profile with one decision and without faults; the representative ones and every rail also with one fault, with one fault
-/// of the switch (a rail also with both), with one lost commit, with two runs alive at once, and with a decision on false evidence, at every point. Some
+/// of the switch (a rail also with both), with one lost commit, with a failover, with two runs alive at once, and with a decision on false evidence, at every point. Some
 /// minutes.
 ///
 /// Not walked: see [`NOT_WALKED`].
@@ -235,7 +245,14 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
         let decided = Walk::new(profiles::named(name)?, 0, 1, 1).with_lost_commits(1).with_events(0);
         walks.push(decided.with_false_decisions(1));
     }
+    let rails = Rail::ALL.iter().map(|rail| rail.as_str());
+    for name in REPRESENTATIVE.iter().chain(RESTORING).copied().chain(rails) {
+        walks.push(Walk::new(profiles::named(name)?, 0, 0, 1).with_failovers(1).with_events(0));
+    }
     let validate = profiles::named(WITHOUT_REFERENCES)?;
+    walks.push(
+        Walk::new(validate.clone(), 0, 0, 1).with_second_payments(1).with_lost_commits(1).with_events(0),
+    );
     walks.push(Walk::new(validate.clone(), 0, 1, 1).with_second_payments(1));
     walks.push(Walk::new(validate, 1, 0, 0).with_second_payments(1).with_events(0));
     walks.extend(profiles::accepted()?.into_iter().map(|profile| Walk::new(profile, 0, 0, 1)));
@@ -243,7 +260,7 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
 }
 
 /// The representative profiles and every rail with two faults, with two faults of the switch and two decisions, and with one fault
-/// together with either; three profiles with a lost commit and both faults; every accepted profile with one fault, and with one fault of the switch and a decision; and
+/// together with either; three profiles with a lost commit and both faults, and with a failover and a fault of the switch; every accepted profile with one fault, and with one fault of the switch and a decision; and
 /// one profile with every history as its own position.
 ///
 /// Two faults at the switch that offers everything, and a fault together with anything under the account lock, have
@@ -290,6 +307,9 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
     for profile in profiles::accepted()? {
         walks.push(Walk::new(profile.clone(), 1, 0, 0));
         walks.push(Walk::new(profile, 0, 1, 1));
+    }
+    for name in LOST_WITH_BOTH_FAULTS {
+        walks.push(Walk::new(profiles::named(name)?, 0, 1, 1).with_failovers(1).with_events(0));
     }
     for name in LOST_WITH_BOTH_FAULTS {
         walks.push(Walk::new(profiles::named(name)?, 1, 1, 0).with_lost_commits(1).with_events(0));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ::reconciliation::Reconciler;
 use anyhow::Context as _;
-use futures::future::try_join_all;
+use futures::future::join_all;
 use monitoring::measure;
 use monitoring::metrics::Process;
 use payment_ledger::Ledger;
@@ -233,30 +233,35 @@ fn fixed_slots(slots: usize) -> TunerHolder {
         .build()
 }
 
-/// Runs the workers and the starter. At a shutdown the starter ends first; then the workers finish their running
-/// activities.
+/// Runs the workers and the starter. At a shutdown, and if one of them fails, the starter ends first; then the workers finish their
+/// running activities.
 async fn run_workers(
     workers: Vec<Worker>,
     starter: &Starter<'_>,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let shutdowns: Vec<_> = workers.iter().map(Worker::shutdown_handle).collect();
-    let workers = try_join_all(workers.into_iter().map(on_its_own_thread));
+    let ending = stop.child_token();
+    let workers = join_all(workers.into_iter().map(|worker| async {
+        let ended = on_its_own_thread(worker).await;
+        ending.cancel();
+        ended
+    }));
     let starting = async {
         let accepted = async {
-            starter.start_accepted(stop).await;
+            starter.start_accepted(&ending).await;
             Ok(())
         };
-        let started = tokio::try_join!(accepted, starter.check_liveness(stop));
+        let started = tokio::try_join!(accepted, starter.check_liveness(&ending));
         // Also after an error: the SDK panics in a worker that is dropped while it processes a workflow.
         for shut_down in shutdowns {
             shut_down();
         }
-        Ok(started)
+        started
     };
-    let (_, started) = tokio::try_join!(workers, starting)?;
+    let (ended, started) = tokio::join!(workers, starting);
     started?;
-    Ok(())
+    ended.into_iter().collect()
 }
 
 /// Runs a worker on a thread of its own: its workflows are bound to one thread, and would be polled with those of all others there.

@@ -14,7 +14,7 @@ use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::cause::ReserveRefusal;
 use postgres_kit::wake_up::WakeUpListener;
 use temporalio_client::errors::WorkflowStartError;
-use temporalio_client::tonic::Code;
+use temporalio_client::tonic::{Code, Status};
 use temporalio_client::{Client, WorkflowIdReusePolicy, WorkflowStartOptions};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -159,7 +159,7 @@ impl Starter<'_> {
                 span.set(attribute::REPLAYED, true);
                 StartOutcome::Started
             }
-            Err(WorkflowStartError::Rpc(status)) if !rejects_the_payment(status.code()) => {
+            Err(WorkflowStartError::Rpc(status)) if !rejects_the_payment(&status) => {
                 span.fail("Temporal did not confirm the start");
                 tracing::warn!(
                     payment.id = %payment_id,
@@ -182,9 +182,11 @@ impl Starter<'_> {
 }
 
 /// Whether Temporal's error is about this payment's start. Every other error is about the connection, the namespace or the
-/// worker's permission: an expired certificate must not make every accepted payment need an operator.
-fn rejects_the_payment(code: Code) -> bool {
-    matches!(code, Code::InvalidArgument | Code::OutOfRange)
+/// worker's permission: an expired certificate must not make every accepted payment need an operator. Nor must a namespace that does not
+/// know the search attribute of payments.
+fn rejects_the_payment(status: &Status) -> bool {
+    matches!(status.code(), Code::InvalidArgument | Code::OutOfRange)
+        && !status.message().to_ascii_lowercase().contains("search attribute")
 }
 
 #[cfg(test)]
@@ -193,7 +195,12 @@ mod tests {
 
     #[test]
     fn only_an_error_about_the_payment_rejects_its_workflow_start() {
-        let rejecting: Vec<_> = (0..=16).map(Code::from).filter(|code| rejects_the_payment(*code)).collect();
+        let rejecting: Vec<_> = (0..=16)
+            .map(Code::from)
+            .filter(|code| rejects_the_payment(&Status::new(*code, "too long")))
+            .collect();
         assert_eq!(rejecting, [Code::InvalidArgument, Code::OutOfRange]);
+        let unregistered = "Namespace default has no mapping defined for search attribute PaymentSwitch";
+        assert!(!rejects_the_payment(&Status::invalid_argument(unregistered)));
     }
 }

@@ -13,7 +13,7 @@ use super::collector::MoveList;
 use crate::bank::{Exception, OpenDecision};
 use crate::model::Model;
 use crate::state::State;
-use crate::switch::TransferStatus;
+use crate::switch::{ClockPhase, TransferStatus};
 
 pub(super) fn add(list: &mut MoveList<'_>) {
     switch(list);
@@ -92,7 +92,16 @@ fn clock(list: &mut MoveList<'_>) {
         return;
     }
     match list.from.clock.next() {
-        Some(phase) => list.benign(|next| next.clock = phase, || format!("the clock reaches {phase}")),
+        Some(phase) => list.benign(
+            |next| {
+                next.clock = phase;
+                // Nobody promotes a standby that is as far behind.
+                if phase == ClockPhase::AfterRetention {
+                    next.standby = None;
+                }
+            },
+            || format!("the clock reaches {phase}"),
+        ),
         None => list.benign(
             |next| {
                 next.switch.retention_expired = true;
