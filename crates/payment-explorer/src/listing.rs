@@ -1,7 +1,7 @@
 //! The listing of a switch without references: the transfers of one amount to one account, and which of them a lookup takes for ours.
 //!
 //! The lookup is the one of `switch-client` (`read_back.rs`): transfers after the marker; several are no answer, and without a marker
-//! one is none either; a transfer whose id is recorded is looked up by its id.
+//! one is no answer either; a transfer whose id is recorded is looked up by its id.
 
 use crate::switch::{Switch, TransferStatus};
 

@@ -1,6 +1,6 @@
 //! Whether the server's settings allow a commit that it confirmed to be lost.
 //!
-//! A lost commit leaves a record that is older than the truth. Temporal's history shows most of what is missing, and the switch is asked
+//! A lost commit leaves a record that is older than the truth. Temporal's history shows most of the missing records, and the switch is asked
 //! (decision 0020); what neither shows is found by reconciliation only. No check of ours can notice the loss before it happens, so the
 //! settings are reported.
 
