@@ -90,6 +90,48 @@ async fn r30b_a_transfer_with_a_lost_marker_is_not_released() -> anyhow::Result<
     Ok(())
 }
 
+async fn keep_the_acceptance(system: &System) -> anyhow::Result<()> {
+    sqlx::raw_sql("CREATE TABLE kept AS SELECT * FROM payments").execute(&system.database.pool).await?;
+    Ok(())
+}
+
+/// Leaves the payment as it was kept, at an instant after its time for a start. Rows disappear without their triggers.
+async fn lose_all_but_the_acceptance(system: &System) -> anyhow::Result<()> {
+    sqlx::raw_sql(
+        "BEGIN; SET LOCAL session_replication_role = replica;
+         DELETE FROM submissions; DELETE FROM journal WHERE payment_id IS NOT NULL; DELETE FROM operations WHERE payment_id IS NOT NULL;
+         DELETE FROM holds; DELETE FROM payments; INSERT INTO payments SELECT * FROM kept;
+         UPDATE payments SET valid_until = clock_timestamp(); COMMIT",
+    )
+    .execute(&system.database.pool)
+    .await?;
+    Ok(())
+}
+
+/// Everything after the acceptance of a payment that settled is lost, and its workflow has ended: nothing is sent a second time, although
+/// the record shows no attempt.
+#[tokio::test]
+async fn r30b_a_settled_payment_whose_start_was_lost_is_not_sent_again() -> anyhow::Result<()> {
+    let mut options =
+        losing_commits().with_profile("strategy", "at_most_once").with_profile("deduplicates", false);
+    options.shape = json!({"dedup": false});
+    let mut system = System::start("lost-end", options).await?;
+    system.worker.kill().await?;
+    let payment = system.pay("33.00").await?;
+    let id = payment.payment_id.as_str();
+    keep_the_acceptance(&system).await?;
+    system.worker.restart().await?;
+    system.wait_for_state(id, "settled").await?;
+    system.wait_until_all_have_ended_within(Duration::from_secs(60)).await?;
+    system.worker.kill().await?;
+    lose_all_but_the_acceptance(&system).await?;
+    system.worker.restart().await?;
+    // The switch says that the money left; nothing is held for it any more.
+    system.wait_for_state(id, "needs_operator").await?;
+    assert_eq!(system.switch.transfers().await?.len(), 1, "sent again");
+    Ok(())
+}
+
 /// Everything after the acceptance is lost, and the time for a start has passed: the payment is not refused as one that never started, because
 /// Temporal knows its workflow, and the switch is asked.
 #[tokio::test]
@@ -99,20 +141,11 @@ async fn r30b_a_payment_whose_start_was_lost_is_not_refused_unasked() -> anyhow:
     system.worker.kill().await?;
     let payment = system.pay("33.00").await?;
     let id = payment.payment_id.as_str();
-    let kept = "CREATE TABLE kept AS SELECT * FROM payments";
-    sqlx::raw_sql(kept).execute(&system.database.pool).await?;
+    keep_the_acceptance(&system).await?;
     system.worker.restart().await?;
     system.wait_for_state(id, "submitted").await?;
     system.worker.kill().await?;
-    // Rows disappear without their triggers.
-    sqlx::raw_sql(
-        "BEGIN; SET LOCAL session_replication_role = replica;
-         DELETE FROM submissions; DELETE FROM journal WHERE payment_id IS NOT NULL; DELETE FROM operations WHERE payment_id IS NOT NULL;
-         DELETE FROM holds; DELETE FROM payments; INSERT INTO payments SELECT * FROM kept;
-         UPDATE payments SET valid_until = clock_timestamp(); COMMIT",
-    )
-    .execute(&system.database.pool)
-    .await?;
+    lose_all_but_the_acceptance(&system).await?;
     system.worker.restart().await?;
     system.wait_for_state(id, "started").await?;
     system.cancel(id).await?.error_for_status()?;

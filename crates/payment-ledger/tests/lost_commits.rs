@@ -285,6 +285,20 @@ async fn an_accepted_transfer_is_not_void_because_the_switch_forgot_it(pool: PgP
     }
 }
 
+/// A workflow that ended by itself had ended its payment: a row that is open, and shows nothing, has lost commits.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_payment_whose_workflow_ended_by_itself_is_not_started_from_the_beginning(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Accepted, "k").await;
+    bank.ledger.mark_ended_workflow(&p.id, "another workflow").await.unwrap();
+    let another = bank.payment_at(Stage::Accepted, "another").await;
+    bank.ledger.mark_ended_workflow(&another.id, another.id.as_str()).await.unwrap();
+    for (p, resume) in [(&p, 0), (&another, 1)] {
+        let resumed = bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap().unwrap();
+        assert_eq!(resumed.payment.resume, resume, "{:?}", p.id);
+    }
+}
+
 /// The database lost the reserve of a payment, whose workflow has submitted since and is gone. Neither a recovery workflow nor a
 /// second start reserves and submits again, and nothing is released before the switch was asked.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]

@@ -31,7 +31,9 @@ const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 enum Liveness {
     /// The workflow is running.
     Running,
-    /// The workflow is closed, or Temporal has none with this id.
+    /// The workflow ended by itself.
+    Ended,
+    /// The workflow was ended by others, or Temporal has none with this id.
     Lost,
     /// No answer about this workflow: it may be running.
     Unknown(String),
@@ -94,6 +96,10 @@ impl Starter<'_> {
         match self.liveness(&idle.workflow_id).await {
             Liveness::Running => return Ok(()),
             Liveness::Unknown(detail) => return Err(detail),
+            Liveness::Ended => {
+                let marked = self.ledger.mark_ended_workflow(&idle.payment_id, &idle.workflow_id).await;
+                marked.map_err(|error| describe(&error))?;
+            }
             Liveness::Lost => {}
         }
         let recovery = match self.ledger.resume(&idle.payment_id, &idle.workflow_id).await {
@@ -124,7 +130,8 @@ impl Starter<'_> {
     async fn liveness(&self, workflow_id: &str) -> Liveness {
         use WorkflowExecutionStatus::{Canceled, Completed, Failed, Terminated, TimedOut};
         match self.workflow_status(workflow_id).await {
-            Ok(None | Some(Completed | Failed | Canceled | Terminated | TimedOut)) => Liveness::Lost,
+            Ok(Some(Completed | Failed)) => Liveness::Ended,
+            Ok(None | Some(Canceled | Terminated | TimedOut)) => Liveness::Lost,
             Ok(Some(_)) => Liveness::Running,
             Err(detail) => Liveness::Unknown(detail),
         }

@@ -199,14 +199,16 @@ impl Probe {
     async fn measure_first_query(&mut self, first: usize, submitted: Range<Instant>) {
         let reference = TransferName::Reference(self.records[first].reference.clone());
         let millis = |time: Duration| u64::try_from(time.as_millis()).ok();
-        let interval = match self.profile.asks_max {
-            0 => FIRST_QUERY_INTERVAL,
-            // One was refused as too early.
-            1 => return,
-            asks_max => Duration::from_millis(FIRST_QUERY_TIMEOUT_MS / u64::from(asks_max - 1)),
+        // One was refused as too early.
+        let mut left = self.profile.asks_max.checked_sub(1);
+        let interval = match left {
+            Some(0) => return,
+            Some(left) => Duration::from_millis(FIRST_QUERY_TIMEOUT_MS / u64::from(left)),
+            None => FIRST_QUERY_INTERVAL,
         };
-        while submitted.start.elapsed() < Duration::from_millis(FIRST_QUERY_TIMEOUT_MS) {
+        while left != Some(0) && submitted.start.elapsed() < Duration::from_millis(FIRST_QUERY_TIMEOUT_MS) {
             sleep(interval.max(FIRST_QUERY_INTERVAL)).await;
+            left = left.map(|left| left - 1);
             let asked_after = submitted.end.elapsed();
             let Ok(reply) = self.http.query(&reference).await else { continue };
             if reply.status == 200 && reply.text("status").is_some() {

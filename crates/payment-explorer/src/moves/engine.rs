@@ -55,6 +55,8 @@ fn start(list: &mut MoveList<'_>) {
 fn run_workflow(next: &mut State, run: u8, resume: u8) {
     let running = RunningWorkflow { run, resume, history: Vec::new(), inbox: Vec::new() };
     next.workflow = WorkflowState::Running(running);
+    // A new run counts the tries of its own submit.
+    next.tried_to_send = false;
 }
 
 fn signals(list: &mut MoveList<'_>) {
@@ -137,8 +139,11 @@ fn recover(list: &mut MoveList<'_>) {
     if list.from.bank.ended() || list.from.bank.resumes >= list.model.bounds.recoveries {
         return;
     }
+    // A workflow that ended by itself had ended its payment: the commits that said so are lost.
+    let has_ended = matches!(list.from.workflow, WorkflowState::Closed(_));
     list.benign(
         |next| {
+            next.bank.attempts_uncertain |= has_ended;
             if let Some(forward) = next.bank.resume() {
                 let n = next.bank.resumes;
                 run_workflow(next, n, if forward { 0 } else { n });

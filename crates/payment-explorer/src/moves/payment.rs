@@ -38,7 +38,8 @@ fn present_call(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortC
                 attempt(list, running, call, Activity::Submit);
             }
             let unknown = PortReply::Submit(SubmitOutcome::Unknown);
-            let undecided = silent || read_back::is_undecided(list.from);
+            let reads_back = list.model.profile().needs_account_lock();
+            let undecided = silent || reads_back && read_back::is_undecided(list.from);
             reply_early(list, call, unknown, !undecided, "submit's time budget is used up");
         }
         PortCall::Cancel(cause, submit_scheduled) => {

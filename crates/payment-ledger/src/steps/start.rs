@@ -246,6 +246,23 @@ impl Ledger {
         Ok(idle)
     }
 
+    /// Marks an open payment whose workflow has ended by itself: the workflow had ended its payment, and the commits that said so are
+    /// lost. So nothing is believed to be missing from what happened, and no recovery starts from the beginning.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn mark_ended_workflow(&self, payment_id: &PaymentId, ended: &str) -> Result<(), LedgerError> {
+        sqlx::query!(
+            "UPDATE payments SET attempts_uncertain = true
+             WHERE payment_id = $1 AND workflow_id = $2 AND ended_at IS NULL AND NOT attempts_uncertain",
+            payment_id.as_str(),
+            ended,
+        )
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
     /// Prepares the recovery of a payment whose workflow `lost` is closed or gone: the caller starts the returned
     /// recovery workflow. `None` if the payment has ended or another process was faster.
     ///

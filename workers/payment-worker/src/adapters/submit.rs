@@ -163,11 +163,21 @@ impl<'a> SubmitAdapter<'a> {
     /// the account lock, so only a transfer after the marker can be this one.
     async fn record_marker(&self, n: u32, order: &TransferOrder) -> Result<(), String> {
         let marker = self.session.client()?.marker(&order.creditor_account).await?;
-        match self.session.ledger.record_marker(&self.session.payment.payment_id, n, &marker).await {
+        let (ledger, id) = (self.session.ledger, &self.session.payment.payment_id);
+        match twice(async || ledger.record_marker(id, n, &marker).await).await {
             Ok(true) => Ok(()),
             Ok(false) => Err("the database lost the record of the attempt".into()),
             Err(error) => Err(error.to_string()),
         }
+    }
+}
+
+/// Runs a step again whose connection was lost, as after a restart of the database: the switch does not repeat its answer, and a repeated
+/// attempt could not record it.
+async fn twice<T>(step: impl AsyncFn() -> Result<T, LedgerError>) -> Result<T, LedgerError> {
+    match step().await {
+        Err(LedgerError::Unavailable(_)) => step().await,
+        outcome => outcome,
     }
 }
 
@@ -237,7 +247,8 @@ impl SubmitPort for SubmitAdapter<'_> {
         let transfer_id = self.transfer_id.get().map(String::as_str);
         let id = &self.session.payment.payment_id;
         let Some((_, _, deadline)) = self.attempt.get() else { return Ok(()) };
-        Ok(self.session.ledger.record_answer(id, n, answer, transfer_id, *deadline).await?)
+        let ledger = self.session.ledger;
+        Ok(twice(async || ledger.record_answer(id, n, answer, transfer_id, *deadline).await).await?)
     }
 
     async fn record_found(&self) -> Result<Option<NotSent>, SubmitAdapterError> {

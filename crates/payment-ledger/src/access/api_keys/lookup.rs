@@ -3,6 +3,7 @@
 //! A lookup never joins a statement that is under way: that one may have read the key before it was revoked. It waits for the next
 //! one, which takes all that wait. A lookup alone waits for none.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,8 +33,8 @@ struct Queue {
 #[derive(Debug)]
 struct WaitingLookup {
     key_hash: Vec<u8>,
-    /// If it is dropped unanswered, the caller looks the key up by itself.
-    reply: oneshot::Sender<Option<ActiveKey>>,
+    /// An error says why the database did not answer. If it is dropped unanswered, the caller looks the key up by itself.
+    reply: oneshot::Sender<Result<Option<ActiveKey>, String>>,
 }
 
 impl Ledger {
@@ -43,15 +44,17 @@ impl Ledger {
     /// [`LedgerError`].
     pub async fn active_api_key(&self, key_hash: &[u8]) -> Result<Option<ActiveKey>, LedgerError> {
         match self.key_lookups.look_up(&self.pool, key_hash).await {
-            Some(key) => Ok(key),
+            Some(Ok(key)) => Ok(key),
+            Some(Err(detail)) => Err(LedgerError::Unavailable(io::Error::other(detail).into())),
             None => Ok(active_keys(&self.pool, &[key_hash]).await?.pop().map(|(_, key)| key)),
         }
     }
 }
 
 impl KeyLookups {
-    /// Looks the key up in the next statement. Outer `None`: that statement failed or cannot be read.
-    async fn look_up(&self, pool: &PgPool, key_hash: &[u8]) -> Option<Option<ActiveKey>> {
+    /// Looks the key up in the next statement. An error says why the database did not answer; `None`: a key of that statement cannot be
+    /// read.
+    async fn look_up(&self, pool: &PgPool, key_hash: &[u8]) -> Option<Result<Option<ActiveKey>, String>> {
         let (reply, key) = oneshot::channel();
         let must_start = {
             let mut queue = lock(&self.queue);
@@ -104,12 +107,19 @@ async fn run(pool: PgPool, mut running: Running) {
         let mut hashes: Vec<&[u8]> = waiting.iter().map(|lookup| &*lookup.key_hash).collect();
         hashes.sort_unstable();
         hashes.dedup();
-        // After an error each caller looks up by itself, and returns its own.
-        let Ok(keys) = active_keys_in_time(&pool, &hashes).await else { continue };
+        let keys = match active_keys_in_time(&pool, &hashes).await {
+            Ok(keys) => Ok(keys),
+            // Each caller repeats its request: as many statements at once would help no database that does not answer.
+            Err(LedgerError::Unavailable(error)) => Err(error.to_string()),
+            // A row that cannot be read: each caller looks up by itself, and one of them returns the error.
+            Err(_) => continue,
+        };
         for lookup in waiting {
-            let key = keys.iter().find(|(hash, _)| *hash == lookup.key_hash).map(|(_, key)| key.clone());
+            let key = keys.as_ref().map(|keys| {
+                keys.iter().find(|(hash, _)| *hash == lookup.key_hash).map(|(_, key)| key.clone())
+            });
             // A caller that has gone needs no answer.
-            let _ = lookup.reply.send(key);
+            let _ = lookup.reply.send(key.map_err(Clone::clone));
         }
     }
 }
