@@ -164,20 +164,15 @@ impl<'a> SubmitAdapter<'a> {
     async fn record_marker(&self, n: u32, order: &TransferOrder) -> Result<(), String> {
         let marker = self.session.client()?.marker(&order.creditor_account).await?;
         let (ledger, id) = (self.session.ledger, &self.session.payment.payment_id);
-        match twice(async || ledger.record_marker(id, n, &marker).await).await {
+        let mut recorded = ledger.record_marker(id, n, &marker).await;
+        if matches!(recorded, Err(LedgerError::Unavailable(_))) {
+            recorded = ledger.record_marker(id, n, &marker).await;
+        }
+        match recorded {
             Ok(true) => Ok(()),
             Ok(false) => Err("the database lost the record of the attempt".into()),
             Err(error) => Err(error.to_string()),
         }
-    }
-}
-
-/// Runs a step again whose connection was lost, as after a restart of the database: the switch does not repeat its answer, and a repeated
-/// attempt could not record it.
-async fn twice<T>(step: impl AsyncFn() -> Result<T, LedgerError>) -> Result<T, LedgerError> {
-    match step().await {
-        Err(LedgerError::Unavailable(_)) => step().await,
-        outcome => outcome,
     }
 }
 
@@ -248,7 +243,13 @@ impl SubmitPort for SubmitAdapter<'_> {
         let id = &self.session.payment.payment_id;
         let Some((_, _, deadline)) = self.attempt.get() else { return Ok(()) };
         let ledger = self.session.ledger;
-        Ok(twice(async || ledger.record_answer(id, n, answer, transfer_id, *deadline).await).await?)
+        match ledger.record_answer(id, n, answer, transfer_id, *deadline).await {
+            // The connection may be lost, as after a restart of the database, and a repeated attempt could not record this answer.
+            Err(LedgerError::Unavailable(_)) => {
+                Ok(ledger.record_answer(id, n, answer, transfer_id, *deadline).await?)
+            }
+            recorded => Ok(recorded?),
+        }
     }
 
     async fn record_found(&self) -> Result<Option<NotSent>, SubmitAdapterError> {
