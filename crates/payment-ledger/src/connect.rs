@@ -5,15 +5,11 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
+use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Connection as _, PgPool};
 
 /// How long a step waits for a connection from the pool.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// A connection that was idle for longer is tried before it is used. A busy process would otherwise spend a round trip before each
-/// statement; a step that gets a connection just lost has no outcome and is repeated.
-const TRIED_AFTER: Duration = Duration::from_secs(1);
 
 /// Timeouts enforced by the server: a frozen process must not keep a row locked, and an aborted transaction cannot
 /// commit late. A step that timed out has no outcome and is repeated.
@@ -61,15 +57,6 @@ impl DatabaseOptions {
         Ok(PgPoolOptions::new()
             .max_connections(self.max_connections)
             .acquire_timeout(ACQUIRE_TIMEOUT)
-            .test_before_acquire(false)
-            .before_acquire(|connection, usage| {
-                Box::pin(async move {
-                    if usage.idle_for > TRIED_AFTER {
-                        connection.ping().await?;
-                    }
-                    Ok(true)
-                })
-            })
             .connect_lazy_with(options.application_name(process).options(TIMEOUTS)))
     }
 }

@@ -254,7 +254,9 @@ impl Ledger {
     pub async fn mark_ended_workflow(&self, payment_id: &PaymentId, ended: &str) -> Result<(), LedgerError> {
         sqlx::query!(
             "UPDATE payments SET attempts_uncertain = true
-             WHERE payment_id = $1 AND workflow_id = $2 AND ended_at IS NULL AND NOT attempts_uncertain",
+             WHERE payment_id = $1 AND workflow_id = $2 AND ended_at IS NULL AND NOT attempts_uncertain
+                 -- A workflow of another input ends at its first step, and changes nothing.
+                 AND NOT EXISTS (SELECT FROM exceptions e WHERE e.payment_id = $1 AND e.kind = 'workflow_input_differs')",
             payment_id.as_str(),
             ended,
         )
