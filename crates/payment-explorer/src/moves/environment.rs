@@ -92,16 +92,7 @@ fn clock(list: &mut MoveList<'_>) {
         return;
     }
     match list.from.clock.next() {
-        Some(phase) => list.benign(
-            |next| {
-                next.clock = phase;
-                // Nobody promotes a standby that is as far behind.
-                if phase == ClockPhase::AfterRetention {
-                    next.standby = None;
-                }
-            },
-            || format!("the clock reaches {phase}"),
-        ),
+        Some(phase) => list.benign(|next| next.clock = phase, || format!("the clock reaches {phase}")),
         None => list.benign(
             |next| {
                 next.switch.retention_expired = true;
@@ -269,10 +260,12 @@ fn failover(list: &mut MoveList<'_>) {
                 || "the standby receives no more commits".into(),
             );
         }
-        Some(standby) => list.optional(
+        // Nobody promotes a standby that is behind by the switch's retention.
+        Some(standby) if list.from.clock < ClockPhase::AfterRetention => list.optional(
             |next| next.fail_over((**standby).clone()),
             || "the standby is promoted: the commits since are lost".into(),
         ),
+        Some(_) => {}
     }
 }
 
