@@ -23,6 +23,7 @@ pub mod access;
 pub mod accounts;
 pub mod admission;
 pub mod audit;
+mod batches;
 mod charged;
 pub mod claims;
 mod connect;

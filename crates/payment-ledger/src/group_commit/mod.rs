@@ -15,7 +15,6 @@
 pub(crate) mod changes;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use payment_protocol::ids::{PaymentId, TxId};
@@ -26,6 +25,7 @@ use tokio::sync::oneshot;
 use self::changes::{Changes, Written};
 use crate::LedgerError;
 use crate::accounts::{self, LockedAccount};
+use crate::batches::{BatchQueue, Batches};
 use crate::row_lock::{self, LockedPayment};
 
 /// Steps in one group at most: more would hold their rows' locks longer than they save.
@@ -95,20 +95,13 @@ impl Target {
 #[derive(Clone)]
 pub(crate) struct GroupCommit {
     pool: PgPool,
-    queue: Arc<Mutex<Queue>>,
+    queue: BatchQueue<Box<dyn Waiting>>,
 }
 
 impl std::fmt::Debug for GroupCommit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("GroupCommit").finish_non_exhaustive()
     }
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: Vec<Box<dyn Waiting>>,
-    /// Whether a task runs groups until none waits.
-    is_running: bool,
 }
 
 /// A queued step of any kind.
@@ -170,93 +163,49 @@ impl<S: GroupStep> Waiting for QueuedStep<S> {
 
 impl GroupCommit {
     pub(crate) fn new(pool: PgPool) -> Self {
-        Self { pool, queue: Arc::default() }
+        Self { pool, queue: BatchQueue::default() }
     }
 
     /// Runs a step in the next group. `None`: nothing is known of an outcome, and the caller runs the step alone.
     pub(crate) async fn run<S: GroupStep>(&self, step: S) -> Option<S::Outcome> {
         let (reply, outcome) = oneshot::channel();
-        let must_start = {
-            let mut queue = lock(&self.queue);
-            queue.waiting.push(Box::new(QueuedStep { step, outcome: None, has_waited: false, reply }));
-            !std::mem::replace(&mut queue.is_running, true)
-        };
-        if must_start {
-            // A task of its own: a caller that goes away must not end the group of the others.
-            tokio::spawn(run_groups(
-                self.pool.clone(),
-                Running { queue: Arc::clone(&self.queue), is_done: false },
-            ));
+        let step = Box::new(QueuedStep { step, outcome: None, has_waited: false, reply });
+        if let Some(batches) = self.queue.push(step) {
+            tokio::spawn(run_groups(self.pool.clone(), batches));
         }
         outcome.await.ok()
     }
 }
 
-fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The task that runs groups. If it ends early, with its runtime or by a panic, every waiting step runs alone, and the next one
-/// starts another task.
-struct Running {
-    queue: Arc<Mutex<Queue>>,
-    is_done: bool,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.is_done {
-            let mut queue = lock(&self.queue);
-            queue.is_running = false;
-            queue.waiting.clear();
+/// Takes the steps of the next group, one for each payment. Those whose callers have gone are dropped.
+fn take_group(waiting: &mut Vec<Box<dyn Waiting>>) -> Vec<Box<dyn Waiting>> {
+    let mut targets = HashSet::new();
+    let mut group = Vec::new();
+    let mut later = Vec::new();
+    for step in std::mem::take(waiting) {
+        if step.is_abandoned() {
+            continue;
+        }
+        if group.len() < GROUP_MAX && targets.insert(step.target()) {
+            group.push(step);
+        } else {
+            later.push(step);
         }
     }
+    *waiting = later;
+    group
 }
 
-impl Running {
-    /// The steps of the next group, in the order of their arrival, one for each payment; `None` if no step waits, which ends the task.
-    fn next_group(&mut self) -> Option<Vec<Box<dyn Waiting>>> {
-        let mut queue = lock(&self.queue);
-        let mut targets = HashSet::new();
-        let mut group = Vec::new();
-        let mut later = Vec::new();
-        for waiting in std::mem::take(&mut queue.waiting) {
-            if waiting.is_abandoned() {
-                continue;
-            }
-            if group.len() < GROUP_MAX && targets.insert(waiting.target()) {
-                group.push(waiting);
-            } else {
-                later.push(waiting);
-            }
-        }
-        queue.waiting = later;
-        if group.is_empty() {
-            queue.is_running = false;
-            self.is_done = true;
-            return None;
-        }
-        Some(group)
-    }
-
-    fn wait_again(&mut self, steps: Vec<Box<dyn Waiting>>) {
-        lock(&self.queue).waiting.extend(steps);
-    }
-
-    fn has_a_full_group(&self) -> bool {
-        lock(&self.queue).waiting.len() >= GROUP_MAX
-    }
-}
-
-async fn run_groups(pool: PgPool, mut running: Running) {
-    while let Some(group) = running.next_group() {
+/// Runs groups until no step waits. If the task ends early, every waiting step is dropped, and so runs alone.
+async fn run_groups(pool: PgPool, mut batches: Batches<Box<dyn Waiting>>) {
+    while let Some(group) = batches.next(take_group) {
         let steps = u32::try_from(group.len()).unwrap_or(u32::MAX);
         match run_group_in_time(&pool, group).await {
             Ok(RunGroup { committed, locked_out }) => {
                 if committed > 0 {
                     metrics::histogram!("ledger_group_steps").record(committed as f64);
                 }
-                running.wait_again(locked_out);
+                batches.wait_again(locked_out);
             }
             Err(error) => {
                 metrics::counter!("ledger_groups_failed_total").increment(1);
@@ -267,7 +216,7 @@ async fn run_groups(pool: PgPool, mut running: Running) {
                 );
             }
         }
-        if steps > 1 && !running.has_a_full_group() {
+        if steps > 1 && batches.waiting() < GROUP_MAX {
             tokio::time::sleep(GATHER_MAX.min(GATHER_EACH.saturating_mul(steps))).await;
         }
     }

@@ -247,7 +247,7 @@ impl Ledger {
     }
 
     /// Marks an open payment whose workflow has ended by itself: the workflow had ended its payment, and the commits that said so are
-    /// lost. So nothing is believed to be missing from what happened, and no recovery starts from the beginning.
+    /// lost. What its row does not show is then not taken for what never happened, and no recovery starts it from the beginning.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.

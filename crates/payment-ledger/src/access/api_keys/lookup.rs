@@ -4,7 +4,6 @@
 //! one, which takes all that wait. A lookup alone waits for none.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use postgres_kit::timeout::timed_out;
@@ -12,6 +11,7 @@ use sqlx::{PgExecutor, PgPool};
 use tokio::sync::oneshot;
 
 use super::{ActiveKey, caller, key_id, scopes};
+use crate::batches::{BatchQueue, Batches};
 use crate::{Ledger, LedgerError};
 
 /// Longest time for a shared statement: a server that went away without a word must not hold up the lookups of this process.
@@ -20,14 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The lookups that wait for the next statement of this process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyLookups {
-    queue: Arc<Mutex<Queue>>,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: Vec<WaitingLookup>,
-    /// Whether a task looks up until none waits.
-    is_running: bool,
+    queue: BatchQueue<WaitingLookup>,
 }
 
 #[derive(Debug)]
@@ -56,54 +49,16 @@ impl KeyLookups {
     /// read.
     async fn look_up(&self, pool: &PgPool, key_hash: &[u8]) -> Option<Result<Option<ActiveKey>, String>> {
         let (reply, key) = oneshot::channel();
-        let must_start = {
-            let mut queue = lock(&self.queue);
-            queue.waiting.push(WaitingLookup { key_hash: key_hash.to_vec(), reply });
-            !std::mem::replace(&mut queue.is_running, true)
-        };
-        if must_start {
-            // A task of its own: a caller that goes away must not end the lookup of the others.
-            tokio::spawn(run(pool.clone(), Running { queue: Arc::clone(&self.queue), is_done: false }));
+        if let Some(batches) = self.queue.push(WaitingLookup { key_hash: key_hash.to_vec(), reply }) {
+            tokio::spawn(run(pool.clone(), batches));
         }
         key.await.ok()
     }
 }
 
-fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The task that looks keys up. If it ends early, with its runtime or by a panic, each waiting caller looks up by itself, and the next
-/// one starts another task.
-struct Running {
-    queue: Arc<Mutex<Queue>>,
-    is_done: bool,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.is_done {
-            *lock(&self.queue) = Queue::default();
-        }
-    }
-}
-
-impl Running {
-    /// All lookups that wait; `None` if none does, which ends the task.
-    fn next(&mut self) -> Option<Vec<WaitingLookup>> {
-        let mut queue = lock(&self.queue);
-        let waiting = std::mem::take(&mut queue.waiting);
-        if waiting.is_empty() {
-            queue.is_running = false;
-            self.is_done = true;
-            return None;
-        }
-        Some(waiting)
-    }
-}
-
-async fn run(pool: PgPool, mut running: Running) {
-    while let Some(waiting) = running.next() {
+/// Looks keys up until no lookup waits. If the task ends early, each waiting caller looks up by itself.
+async fn run(pool: PgPool, mut batches: Batches<WaitingLookup>) {
+    while let Some(waiting) = batches.next(std::mem::take) {
         let mut hashes: Vec<&[u8]> = waiting.iter().map(|lookup| &*lookup.key_hash).collect();
         hashes.sort_unstable();
         hashes.dedup();
