@@ -1,5 +1,7 @@
 //! Work of a bounded number of payments at once: a payment that takes long holds up no other.
 
+use std::pin::pin;
+
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +25,7 @@ pub(crate) async fn run<T, E>(
         let capacity = max.saturating_sub(under_way.len());
         let mut is_full = false;
         if capacity > 0 {
-            match claim(capacity).await {
+            match alongside(&mut under_way, claim(capacity)).await {
                 Ok(claimed) => {
                     is_full = claimed.len() >= capacity;
                     under_way.extend(claimed.into_iter().map(|payment| work(payment)));
@@ -52,6 +54,19 @@ pub(crate) async fn run<T, E>(
     result
 }
 
+/// Awaits `future`, and continues the work under way meanwhile: work that is not polled keeps what it holds, for example the database
+/// connections that `future` waits for.
+async fn alongside<W: Future, F: Future>(under_way: &mut FuturesUnordered<W>, future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        tokio::select! {
+            biased;
+            output = &mut future => return output,
+            Some(_) = under_way.next() => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::{Cell, RefCell};
@@ -59,6 +74,7 @@ mod tests {
     use std::future::pending;
     use std::time::Duration;
 
+    use tokio::sync::Semaphore;
     use tokio::time::timeout;
 
     use super::*;
@@ -110,6 +126,30 @@ mod tests {
         };
         run(8, claim, work, pending, &stop).await.unwrap();
         assert_eq!((most.get(), now.get()), (8, 0));
+    }
+
+    /// Work and claims share the connections of a pool: a claim that waits for one is given the one that work holds.
+    #[tokio::test]
+    async fn work_under_way_goes_on_while_a_claim_waits() {
+        let (connections, claims, stop) = (Semaphore::new(1), Cell::new(0), CancellationToken::new());
+        let claim = async |_| {
+            let _connection = connections.acquire().await.unwrap();
+            claims.set(claims.get() + 1);
+            if claims.get() == 5 {
+                stop.cancel();
+            }
+            Ok::<_, Infallible>(vec![()])
+        };
+        let work = async |()| {
+            let _connection = connections.acquire().await.unwrap();
+            // The next claim begins before this work has ended.
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let pause = async || tokio::task::yield_now().await;
+        let ended = timeout(WITHIN, run(10, claim, work, pause, &stop)).await;
+        ended.expect("a claim waited for a connection of work that did not go on").unwrap();
     }
 
     /// After a batch that is not full the next one waits for the pause; an error of a claim ends the loop.
