@@ -52,8 +52,14 @@ impl LazyClient {
 /// Describes the workflow: "not found" alone does not distinguish a closed workflow from one that is not started.
 pub(crate) async fn not_found_reason(handle: &UntypedWorkflowHandle<Client>) -> NotFoundReason {
     match handle.describe(WorkflowDescribeOptions::default()).await {
-        Ok(description) if description.status() != WorkflowExecutionStatus::Running => NotFoundReason::Closed,
-        Ok(_) => NotFoundReason::Transient("the workflow is being replaced".into()),
+        Ok(description) => match description.status() {
+            WorkflowExecutionStatus::Running => NotFoundReason::Transient("the workflow is being replaced".into()),
+            // An empty answer, for example of a proxy, has no status.
+            WorkflowExecutionStatus::Unspecified => {
+                NotFoundReason::Transient("Temporal described the workflow without its status".into())
+            }
+            _ => NotFoundReason::Closed,
+        },
         Err(WorkflowInteractionError::NotFound(status)) if is_missing_workflow(&status) => {
             NotFoundReason::Unknown
         }

@@ -11,7 +11,7 @@ use temporalio_client::{
 use temporalio_common::data_converters::{PayloadConverter, RawValue};
 
 use crate::client::{LazyClient, NotFoundReason, not_found_reason};
-use crate::{DECIDE, TemporalOptions};
+use crate::{DECIDE, TemporalOptions, is_missing_workflow};
 
 /// Time until the Update is accepted, connecting included: the worker validates it first.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -109,7 +109,9 @@ impl UpdateSender {
             }
             // Temporal reports a validator's rejection as the result of the Update.
             Ok(Err(WorkflowUpdateError::Failed(failure))) => Err(rejection(&failure.message)),
-            Ok(Err(WorkflowUpdateError::NotFound(_))) => Err(UpdateError::Closed),
+            Ok(Err(WorkflowUpdateError::NotFound(status))) if is_missing_workflow(&status) => {
+                Err(UpdateError::Closed)
+            }
             // The Update was accepted; the ledger records the decision's outcome.
             Ok(Err(_)) | Err(_) => Ok(UpdateOutcome::Accepted),
         }

@@ -1,0 +1,226 @@
+//! What each answer of Temporal becomes: for a signal, and for an operator decision. Whatever is no answer of Temporal about the
+//! workflow is "not delivered", so that the message is delivered again.
+
+use futures::future::join_all;
+use payment_protocol::action::Action;
+use payment_protocol::decision::{Decision, DecisionOutcome};
+use payment_protocol::ids::{DecisionId, PaymentId};
+use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
+use prost::Message as _;
+use temporalio_client::tonic::{Code, Status};
+use temporalio_common::protos::google::rpc;
+use temporalio_common::protos::temporal::api::common::v1::{Payload, Payloads};
+use temporalio_common::protos::temporal::api::enums::v1::{
+    UpdateWorkflowExecutionLifecycleStage as Stage, WorkflowExecutionStatus,
+};
+use temporalio_common::protos::temporal::api::failure::v1::Failure;
+use temporalio_common::protos::temporal::api::update::v1::{Outcome, outcome};
+use temporalio_common::protos::temporal::api::workflow::v1::WorkflowExecutionInfo;
+use temporalio_common::protos::temporal::api::workflowservice::v1::{
+    DescribeWorkflowExecutionResponse, PollWorkflowExecutionUpdateResponse, UpdateWorkflowExecutionResponse,
+};
+use temporalio_common::protos::utilities::pack_any;
+use testkit::scripted_temporal::{Reply, ScriptedTemporal};
+use workflow_api::{
+    InboxDeliveryOutcome, NOT_ALLOWED, NOT_NOW, Signaller, TemporalOptions, UpdateError, UpdateOutcome,
+    UpdateSender,
+};
+
+const SIGNAL: &str = "SignalWorkflowExecution";
+const DESCRIBE: &str = "DescribeWorkflowExecution";
+const UPDATE: &str = "UpdateWorkflowExecution";
+const POLL: &str = "PollWorkflowExecutionUpdate";
+
+/// Temporal's "not found"; the detail says what it is about.
+fn not_found(detail: &str) -> Reply {
+    let name = format!("type.googleapis.com/temporal.api.errordetails.v1.{detail}");
+    let detail = pack_any(name, &()).unwrap();
+    let details = rpc::Status { details: vec![detail], ..Default::default() };
+    Reply::Status(Status::with_details(Code::NotFound, "not found", details.encode_to_vec().into()))
+}
+
+fn described(status: WorkflowExecutionStatus) -> Reply {
+    let info = WorkflowExecutionInfo { status: status.into(), ..Default::default() };
+    let response =
+        DescribeWorkflowExecutionResponse { workflow_execution_info: Some(info), ..Default::default() };
+    Reply::Message(response.encode_to_vec())
+}
+
+/// Every reply that is no answer about a workflow.
+fn no_answers() -> Vec<Reply> {
+    let codes = (1..=16).map(Code::from).filter(|code| *code != Code::NotFound);
+    let mut replies: Vec<_> = codes.map(|code| Reply::Status(Status::new(code, "scripted"))).collect();
+    replies.push(Reply::Status(Status::not_found("a proxy's answer")));
+    replies.push(not_found("NamespaceNotFoundFailure"));
+    replies.extend([200, 301, 400, 401, 403, 404, 429, 500, 502, 503, 504].map(Reply::Page));
+    replies.extend([Reply::Truncated, Reply::Unreadable, Reply::Reset, Reply::Silence]);
+    replies
+}
+
+fn options(server: &ScriptedTemporal) -> TemporalOptions {
+    TemporalOptions { address: server.url.clone(), ..Default::default() }
+}
+
+/// The outcome of one delivery.
+async fn deliver(replies: &[(&str, Reply)], ended: bool, kind: InboxMessageKind) -> &'static str {
+    let server = ScriptedTemporal::start(replies).await.unwrap();
+    let message = InboxMessage {
+        inbox_id: 1,
+        payment_id: PaymentId::new("pay_1").unwrap(),
+        workflow_id: "pay_1".into(),
+        ended,
+        kind,
+    };
+    match Signaller::new(options(&server), "test").deliver(&message).await {
+        InboxDeliveryOutcome::Delivered => "delivered",
+        InboxDeliveryOutcome::NotDelivered { .. } => "not delivered",
+        InboxDeliveryOutcome::Rejected { .. } => "rejected",
+    }
+}
+
+#[tokio::test]
+async fn only_temporals_own_answer_delivers_a_signal() {
+    use InboxMessageKind::{Cancel, FinalStatusRecorded};
+    use WorkflowExecutionStatus::{Canceled, Completed, Failed, Running, Terminated, TimedOut, Unspecified};
+
+    let taken = [(SIGNAL, Reply::Message(Vec::new()))];
+    assert_eq!(deliver(&taken, false, Cancel).await, "delivered");
+    let cases = no_answers();
+    let outcomes = join_all(cases.iter().map(|reply| async {
+        let replies = [(SIGNAL, reply.clone()), (DESCRIBE, described(Running))];
+        deliver(&replies, false, Cancel).await
+    }))
+    .await;
+    for (reply, outcome) in cases.iter().zip(outcomes) {
+        assert_eq!(outcome, "not delivered", "signal answered {reply:?}");
+    }
+
+    // "Not found" is explained by a description.
+    let missing = || (SIGNAL, not_found("NotFoundFailure"));
+    for status in [Completed, Failed, Canceled, Terminated, TimedOut] {
+        let replies = [missing(), (DESCRIBE, described(status))];
+        assert_eq!(deliver(&replies, false, Cancel).await, "delivered", "{status:?}");
+    }
+    for status in [Running, Unspecified] {
+        let replies = [missing(), (DESCRIBE, described(status))];
+        assert_eq!(deliver(&replies, false, Cancel).await, "not delivered", "{status:?}");
+    }
+    let unknown = [missing(), (DESCRIBE, not_found("NotFoundFailure"))];
+    assert_eq!(deliver(&unknown, false, Cancel).await, "not delivered", "it is not started yet");
+    assert_eq!(deliver(&unknown, true, FinalStatusRecorded).await, "delivered", "it is never started");
+    let outcomes = join_all(cases.iter().map(|reply| async {
+        deliver(&[missing(), (DESCRIBE, reply.clone())], true, FinalStatusRecorded).await
+    }))
+    .await;
+    for (reply, outcome) in cases.iter().zip(outcomes) {
+        assert_eq!(outcome, "not delivered", "description answered {reply:?}");
+    }
+}
+
+/// The outcome of one decision.
+async fn decide(replies: &[(&str, Reply)]) -> String {
+    let server = ScriptedTemporal::start(replies).await.unwrap();
+    let decision = Decision { decision_id: DecisionId::new("dec_1").unwrap(), action: Action::Release };
+    match UpdateSender::new(options(&server), "test").decide("pay_1", &decision).await {
+        Ok(UpdateOutcome::Accepted) => "accepted".into(),
+        Ok(UpdateOutcome::Completed(outcome)) => format!("{outcome:?}"),
+        Err(UpdateError::Unreachable { .. }) => "unreachable".into(),
+        Err(UpdateError::NotNow { detail }) => format!("not now: {detail}"),
+        Err(UpdateError::Closed) => "closed".into(),
+        Err(UpdateError::Rejected { detail }) => format!("rejected: {detail}"),
+    }
+}
+
+fn completed(value: outcome::Value) -> Option<Outcome> {
+    Some(Outcome { value: Some(value) })
+}
+
+fn failed(message: &str) -> Option<Outcome> {
+    completed(outcome::Value::Failure(Failure { message: message.into(), ..Default::default() }))
+}
+
+fn succeeded(data: Vec<u8>) -> Option<Outcome> {
+    let metadata = [("encoding".to_owned(), b"json/plain".to_vec())].into();
+    let payload = Payload { metadata, data, ..Default::default() };
+    completed(outcome::Value::Success(Payloads { payloads: vec![payload] }))
+}
+
+fn updated(stage: Stage, outcome: Option<Outcome>) -> (&'static str, Reply) {
+    let response = UpdateWorkflowExecutionResponse { stage: stage.into(), outcome, ..Default::default() };
+    (UPDATE, Reply::Message(response.encode_to_vec()))
+}
+
+fn polled(outcome: Option<Outcome>) -> (&'static str, Reply) {
+    let response = PollWorkflowExecutionUpdateResponse {
+        stage: Stage::Completed.into(),
+        outcome,
+        ..Default::default()
+    };
+    (POLL, Reply::Message(response.encode_to_vec()))
+}
+
+#[tokio::test]
+async fn only_the_workflows_own_answer_decides_about_a_decision() {
+    use WorkflowExecutionStatus::{Completed, Running, Unspecified};
+
+    let retried = serde_json::to_vec(&DecisionOutcome::RetryCancel).unwrap();
+    let accepted = || updated(Stage::Accepted, None);
+    let (not_allowed, not_now) = (format!("{NOT_ALLOWED}no hold"), format!("{NOT_NOW}running"));
+    #[rustfmt::skip]
+    let table: Vec<(&str, Vec<(&str, Reply)>, &str)> = vec![
+        ("done at once",         vec![updated(Stage::Completed, succeeded(retried.clone()))], "RetryCancel"),
+        ("done later",           vec![accepted(), polled(succeeded(retried))],                "RetryCancel"),
+        ("an unreadable result", vec![accepted(), polled(succeeded(b"?".to_vec()))],          "accepted"),
+        ("no value",             vec![accepted(), polled(Some(Outcome { value: None }))],     "accepted"),
+        ("refused for good",     vec![updated(Stage::Completed, failed(&not_allowed))],       "rejected: no hold"),
+        ("refused for good",     vec![accepted(), polled(failed(&not_allowed))],              "rejected: no hold"),
+        ("refused for now",      vec![updated(Stage::Completed, failed(&not_now))],           "not now: running"),
+        ("refused for now",      vec![accepted(), polled(failed(&not_now))],                  "not now: running"),
+        ("refused by Temporal",  vec![updated(Stage::Completed, failed("too many"))],         "unreachable"),
+        ("never accepted",       vec![updated(Stage::Admitted, None)],                        "unreachable"),
+        ("an empty answer",      vec![(UPDATE, Reply::Message(Vec::new()))],                  "unreachable"),
+        ("ended meanwhile",      vec![accepted(), (POLL, not_found("NotFoundFailure"))],      "closed"),
+        ("another namespace",    vec![accepted(), (POLL, not_found("NamespaceNotFoundFailure"))], "accepted"),
+        ("closed",      vec![(UPDATE, not_found("NotFoundFailure")), (DESCRIBE, described(Completed))],   "closed"),
+        ("replaced",    vec![(UPDATE, not_found("NotFoundFailure")), (DESCRIBE, described(Running))],     "unreachable"),
+        ("no status",   vec![(UPDATE, not_found("NotFoundFailure")), (DESCRIBE, described(Unspecified))], "unreachable"),
+        ("not started", vec![(UPDATE, not_found("NotFoundFailure")), (DESCRIBE, not_found("NotFoundFailure"))], "unreachable"),
+    ];
+    let outcomes = join_all(table.iter().map(|(_, replies, _)| decide(replies))).await;
+    for ((case, _, expected), outcome) in table.iter().zip(outcomes) {
+        assert_eq!(outcome, *expected, "{case}");
+    }
+
+    let cases = no_answers();
+    let requests = cases.iter().map(|reply| async {
+        decide(&[(UPDATE, reply.clone()), (DESCRIBE, described(Running))]).await
+    });
+    for (reply, outcome) in cases.iter().zip(join_all(requests).await) {
+        assert_eq!(outcome, "unreachable", "update answered {reply:?}");
+    }
+    // Once the workflow has accepted a decision, the ledger records its outcome: no broken answer makes it unaccepted.
+    let polls = cases.iter().map(|reply| async { decide(&[accepted(), (POLL, reply.clone())]).await });
+    for (reply, outcome) in cases.iter().zip(join_all(polls).await) {
+        assert_eq!(outcome, "accepted", "poll answered {reply:?}");
+    }
+}
+
+/// For the background-worker, a decision that was accepted is delivered, and one that is refused for good is rejected.
+#[tokio::test]
+async fn a_decision_is_delivered_once_it_is_accepted() {
+    let decision =
+        || Decision { decision_id: DecisionId::new("dec_1").unwrap(), action: Action::RetryCancel };
+    let kind = || InboxMessageKind::Decision(decision());
+    let accepted = || updated(Stage::Accepted, None);
+    assert_eq!(deliver(&[accepted(), (POLL, Reply::Silence)], false, kind()).await, "delivered");
+    let refused = updated(Stage::Completed, failed(&format!("{NOT_ALLOWED}no hold")));
+    assert_eq!(deliver(&[refused], false, kind()).await, "rejected");
+    let not_now = updated(Stage::Completed, failed(&format!("{NOT_NOW}running")));
+    assert_eq!(deliver(&[not_now], false, kind()).await, "not delivered");
+    // Another run of an open payment awaits the operator again.
+    let closed = [
+        (UPDATE, not_found("NotFoundFailure")),
+        (DESCRIBE, described(WorkflowExecutionStatus::Completed)),
+    ];
+    assert_eq!(deliver(&closed, false, kind()).await, "not delivered");
+}
