@@ -10,13 +10,14 @@ use payment_ledger::steps::cancel::FirstAttempt;
 use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::action::Correction;
+use payment_protocol::SwitchProfile;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::decision::Action;
 use payment_protocol::port::{DebitOutcome, FenceOutcome, ReserveOutcome};
 use payment_protocol::profile::Strategy;
 use payment_protocol::rules::{
-    AttemptRuling, DebitByDecisionRuling, FinalStatusRuling, NotSent, ReleaseRefusal,
+    AskRuling, AttemptRuling, DebitByDecisionRuling, FinalStatusRuling, NotSent, ReleaseRefusal,
 };
 use payment_protocol::submit::SendAnswer;
 use sqlx::PgPool;
@@ -259,6 +260,27 @@ async fn an_attempt_never_looks_younger_than_it_is(pool: PgPool) {
     assert_eq!(older.older_age_ms(None, 60_000), Some(7_200_000));
     let unsent = FirstAttempt { age_ms: None, deadline: None };
     assert_eq!(unsent.older_age_ms(Some(Timestamp::now()), 60_000), None);
+}
+
+/// A switch without queries is sent the submit again, and executes it a second time once it has forgotten the first one: a database clock
+/// that was set back does not prolong the time for it. Nor does the switch's clock make a query due earlier.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_repeated_submit_ends_with_the_older_of_two_clocks(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let mut order = bank.order("k");
+    let repeats = SwitchProfile { query_is_repeat: true, ..order.profile };
+    order.profile = SwitchProfile { first_ask_after_ms: 60_000, ..repeats };
+    let retention_ms = i64::try_from(order.profile.retention_s * 1_000).unwrap();
+    let p = bank.order_at(Stage::Sent, order).await;
+    let ask = async |switch_now| bank.ledger.begin_query(&p.id, switch_now).await.unwrap();
+    for switch_now in [None, Some(at(SWITCH_NOW_MS)), Some(at(SWITCH_NOW_MS + retention_ms - 1))] {
+        assert!(matches!(ask(switch_now).await, AskRuling::TooEarly { .. }), "{switch_now:?}");
+    }
+    assert_eq!(ask(Some(at(SWITCH_NOW_MS + retention_ms))).await, AskRuling::Spent);
+    bank.sql("UPDATE payments SET first_attempt_at = first_attempt_at - interval '61 seconds'").await;
+    assert_eq!(ask(Some(at(SWITCH_NOW_MS))).await, AskRuling::Ask);
+    bank.sql("UPDATE payments SET first_attempt_at = first_attempt_at - interval '10 years'").await;
+    assert_eq!(ask(Some(at(SWITCH_NOW_MS))).await, AskRuling::Spent);
 }
 
 /// A switch that accepted the transfer and says now that it never had it contradicts itself: nothing is released by itself.

@@ -5,6 +5,7 @@ use jiff_sqlx::ToSqlx as _;
 use payment_protocol::PaymentState;
 use payment_protocol::cancel::CancelContext;
 use payment_protocol::cause::Cause;
+use payment_protocol::facts::Facts;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::rules::{self, AskRuling};
 use sqlx::PgConnection;
@@ -55,14 +56,18 @@ impl Ledger {
         Ok(context)
     }
 
-    /// Counts a query of the transfer, if the switch's limits of queries allow one.
+    /// Counts a query of the transfer, if the switch's limits of queries allow one. `switch_now`: the switch's clock, if it is known.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat. A repeat after a lost COMMIT counts one query more than is sent.
-    pub async fn begin_query(&self, payment_id: &PaymentId) -> Result<AskRuling, LedgerError> {
+    pub async fn begin_query(
+        &self,
+        payment_id: &PaymentId,
+        switch_now: Option<Timestamp>,
+    ) -> Result<AskRuling, LedgerError> {
         let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
-        let ruling = rules::ask(&locked.facts, &locked.profile);
+        let ruling = rule_on_query(&locked, switch_now);
         if ruling == AskRuling::Ask && locked.profile.counts_queries() {
             let id = payment_id.as_str();
             sqlx::query!("UPDATE payments SET asks = asks + 1, last_asked_at = clock_timestamp() WHERE payment_id = $1", id)
@@ -116,6 +121,18 @@ impl Ledger {
             age_ms: row.age_ms.map(|age| u64::try_from(age).unwrap_or(0)),
             deadline: row.submit_deadline.map(|deadline| deadline.to_jiff()),
         })
+    }
+}
+
+/// The database's clock says when a query is due. Of its age and the age by the switch's clock, the older one ends the queries: a
+/// database clock set back must not have a submit repeated that the switch has forgotten.
+fn rule_on_query(locked: &LockedPayment, switch_now: Option<Timestamp>) -> AskRuling {
+    let LockedPayment { facts, profile, .. } = locked;
+    let first = FirstAttempt { age_ms: facts.first_attempt_age_ms, deadline: locked.submit_deadline };
+    let older = first.older_age_ms(switch_now, profile.submit_deadline_ms);
+    match rules::ask(&Facts { first_attempt_age_ms: older, ..facts.clone() }, profile) {
+        AskRuling::Spent => AskRuling::Spent,
+        AskRuling::Ask | AskRuling::TooEarly { .. } => rules::ask(facts, profile),
     }
 }
 

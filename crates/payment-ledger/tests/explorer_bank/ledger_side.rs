@@ -216,7 +216,7 @@ impl<'a> LedgerSide<'a> {
             Op::BeginCancel(cause) => {
                 begun(&ledger.begin_cancel(id, cause, is_submit_scheduled(cause)).await.unwrap())
             }
-            Op::BeginQuery => debug(&ledger.begin_query(id).await.unwrap()),
+            Op::BeginQuery => debug(&ledger.begin_query(id, None).await.unwrap()),
             Op::QueriedSettled => {
                 debug(&ledger.record_settled(id, &report(sample), FinalStatusSource::Cancel).await.unwrap())
             }

@@ -92,7 +92,7 @@ impl<D> CancelPort for CancelAdapter<'_, D> {
     }
 
     async fn begin_query(&self) -> Result<AskRuling, LedgerError> {
-        self.session.ledger.begin_query(&self.session.payment.payment_id).await
+        self.session.begin_query().await
     }
 
     async fn query(&self, _reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, LedgerError> {

@@ -11,6 +11,7 @@ use payment_protocol::cancel::{CancelAnswer, SwitchResponse};
 use payment_protocol::keys::{CompensationKey, StepKey};
 use payment_protocol::rail_id::TransferName;
 use payment_protocol::recall::RecallAnswer;
+use payment_protocol::rules::AskRuling;
 use payment_protocol::submit::QueryAnswer;
 use switch_client::{LookupKey, SwitchClient, SwitchReply, TransferOrder, TransferRef};
 
@@ -74,6 +75,16 @@ impl<'a> SwitchSession<'a> {
     /// How the payment's transfer is called. Its rail knows an id of its own, which the protocol does not.
     async fn name(&self) -> Result<TransferName, LedgerError> {
         self.ledger.transfer_name(self.payment).await
+    }
+
+    /// Counts a query of the transfer, if one is allowed.
+    pub(crate) async fn begin_query(&self) -> Result<AskRuling, LedgerError> {
+        // A repeat that the switch receives after its retention is executed again, so its own clock is read as well.
+        let switch_now = match self.client {
+            Some(client) if self.payment.profile.query_is_repeat => client.switch_now().await.ok(),
+            _ => None,
+        };
+        self.ledger.begin_query(&self.payment.payment_id, switch_now).await
     }
 
     pub(crate) async fn query(&self) -> Result<SwitchReply<QueryAnswer>, LedgerError> {

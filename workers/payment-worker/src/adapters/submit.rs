@@ -184,7 +184,7 @@ impl SubmitPort for SubmitAdapter<'_> {
     }
 
     async fn begin_query(&self) -> Result<AskRuling, SubmitAdapterError> {
-        Ok(self.session.ledger.begin_query(&self.session.payment.payment_id).await?)
+        Ok(self.session.begin_query().await?)
     }
 
     async fn query(&self, _reference: &Reference) -> QueryAnswer {
