@@ -7,7 +7,7 @@ use payment_protocol::decision::{Action, DecisionOutcome};
 use payment_protocol::facts::FinalStatus;
 use serde_json::{Value, json};
 use temporalio_client::WorkflowTerminateOptions;
-use testkit::system::{AcceptedPayment, OPENING_MINOR};
+use testkit::system::{AcceptedPayment, OPENING_MINOR, payment_request};
 use testkit::temporal::{EventType, HistoryEvent};
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
@@ -270,5 +270,39 @@ async fn r6_a_fence_that_the_database_refuses_needs_an_operator() -> anyhow::Res
     wait_until_inbox_empty(&system).await?;
     assert_eq!(system.available().await?, OPENING_MINOR);
     assert_eq!(system.audit().await?.debited, 0);
+    Ok(())
+}
+
+/// The switch of an open payment is no longer configured: the cancel gets no answer, and once the switch's retention has passed, two operators end
+/// the payment with what the switch's operator says.
+#[tokio::test]
+async fn s0_10_a_payment_whose_switch_is_no_longer_configured_is_decided_by_operators() -> anyhow::Result<()> {
+    let options = SystemOptions::default().with_profile("sla_ms", 600_000).with_other_switch(&[]);
+    let mut system = System::start("forgotten-switch", options).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    let mut request = payment_request("5.00");
+    request["destination_account"] = "YY-BOB".into();
+    let payment = system.pay_with(&request).await?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    system.worker.stop().await?;
+    system.forget_other_switch()?;
+    system.worker.restart().await?;
+
+    system.cancel(&payment.payment_id).await?;
+    system.wait_for_state(&payment.payment_id, "cancelling").await?;
+    // The database's clock, which the retention counts on.
+    sqlx::query("UPDATE payments SET first_attempt_at = first_attempt_at - interval '10 years'")
+        .execute(&system.database.pool)
+        .await?;
+    system.wait_for_state(&payment.payment_id, "needs_operator").await?;
+    let shown = system.payment(&payment.payment_id).await?;
+    assert_eq!(shown["operator_reason"], "switch_retention_expired", "{shown}");
+    assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while the payment needs an operator");
+
+    let decision = decide(&system, &payment.payment_id, Action::Release).await?;
+    let result = outcome(&system, &decision).await?;
+    assert!(matches!(result, DecisionOutcome::Released(_)), "{result:?}");
+    system.wait_for_state(&payment.payment_id, "cancelled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR);
     Ok(())
 }

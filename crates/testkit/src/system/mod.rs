@@ -7,6 +7,7 @@ mod queries;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 use temporalio_client::Client;
 use tokio::sync::OnceCell;
@@ -83,6 +84,17 @@ impl System {
     /// If a process does not become ready; the error has the end of its log.
     pub async fn start(name: &str, options: SystemOptions) -> anyhow::Result<Self> {
         Self::start_in(TestEnvironment::load()?, name, options).await
+    }
+
+    /// Takes the second switch out of the configuration file. Processes that are restarted afterwards do not know it.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or has no second switch.
+    pub fn forget_other_switch(&self) -> anyhow::Result<()> {
+        let path = self.folder.join("payments.toml");
+        let text = std::fs::read_to_string(&path)?;
+        let (kept, _) = text.split_once("[switches.other]").context("the configuration has one switch")?;
+        Ok(std::fs::write(path, kept)?)
     }
 
     /// The same with given servers and binaries.
