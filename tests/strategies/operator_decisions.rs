@@ -276,7 +276,8 @@ async fn r6_a_fence_that_the_database_refuses_needs_an_operator() -> anyhow::Res
 /// The switch of an open payment is no longer configured: the cancel gets no answer, and once the switch's retention has passed, two operators end
 /// the payment with what the switch's operator says.
 #[tokio::test]
-async fn s0_10_a_payment_whose_switch_is_no_longer_configured_is_decided_by_operators() -> anyhow::Result<()> {
+async fn s0_10_a_payment_whose_switch_is_no_longer_configured_is_decided_by_operators() -> anyhow::Result<()>
+{
     let options = SystemOptions::default().with_profile("sla_ms", 600_000).with_other_switch(&[]);
     let mut system = System::start("forgotten-switch", options).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use temporalio_client::errors::WorkflowInteractionError;
 use temporalio_client::{
-    Client, UntypedWorkflow, UntypedWorkflowHandle, WorkflowDescribeOptions, WorkflowExecutionStatus,
+    Client, UntypedWorkflow, UntypedWorkflowHandle, WorkflowDescribeOptions, WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
 };
 use tokio::sync::Mutex;
 
@@ -49,16 +50,33 @@ impl LazyClient {
     }
 }
 
+/// Temporal described a workflow without its status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Temporal described the workflow without its status")]
+pub struct NoStatus;
+
+/// The status in a description. The description's own accessor panics if the answer is empty.
+///
+/// # Errors
+/// [`NoStatus`].
+pub fn described_status(
+    description: &WorkflowExecutionDescription,
+) -> Result<WorkflowExecutionStatus, NoStatus> {
+    match description.raw().workflow_execution_info.as_ref().map(|_| description.status()) {
+        None | Some(WorkflowExecutionStatus::Unspecified) => Err(NoStatus),
+        Some(status) => Ok(status),
+    }
+}
+
 /// Describes the workflow: "not found" alone does not distinguish a closed workflow from one that is not started.
 pub(crate) async fn not_found_reason(handle: &UntypedWorkflowHandle<Client>) -> NotFoundReason {
     match handle.describe(WorkflowDescribeOptions::default()).await {
-        Ok(description) => match description.status() {
-            WorkflowExecutionStatus::Running => NotFoundReason::Transient("the workflow is being replaced".into()),
-            // An empty answer, for example of a proxy, has no status.
-            WorkflowExecutionStatus::Unspecified => {
-                NotFoundReason::Transient("Temporal described the workflow without its status".into())
+        Ok(description) => match described_status(&description) {
+            Ok(WorkflowExecutionStatus::Running) => {
+                NotFoundReason::Transient("the workflow is being replaced".into())
             }
-            _ => NotFoundReason::Closed,
+            Ok(_) => NotFoundReason::Closed,
+            Err(error) => NotFoundReason::Transient(error.to_string()),
         },
         Err(WorkflowInteractionError::NotFound(status)) if is_missing_workflow(&status) => {
             NotFoundReason::Unknown

@@ -20,6 +20,7 @@ use temporalio_client::errors::ClientConnectError;
 use temporalio_client::{Client, ClientOptions, ConnectionOptions, GrpcCompression, Url};
 use temporalio_common::telemetry::metrics::TemporalMeter;
 
+pub use client::{NoStatus, described_status};
 pub use namespace::{NamespaceIdError, is_missing_workflow, namespace_id};
 pub use payment_workflows::{PaymentWorkflowPager, PaymentWorkflows};
 pub use signaller::{InboxDeliveryOutcome, Signaller};

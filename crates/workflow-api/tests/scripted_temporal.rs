@@ -105,6 +105,8 @@ async fn only_temporals_own_answer_delivers_a_signal() {
         let replies = [missing(), (DESCRIBE, described(status))];
         assert_eq!(deliver(&replies, false, Cancel).await, "not delivered", "{status:?}");
     }
+    let empty = [missing(), (DESCRIBE, Reply::Message(Vec::new()))];
+    assert_eq!(deliver(&empty, false, Cancel).await, "not delivered", "a description without content");
     let unknown = [missing(), (DESCRIBE, not_found("NotFoundFailure"))];
     assert_eq!(deliver(&unknown, false, Cancel).await, "not delivered", "it is not started yet");
     assert_eq!(deliver(&unknown, true, FinalStatusRecorded).await, "delivered", "it is never started");
@@ -151,11 +153,8 @@ fn updated(stage: Stage, outcome: Option<Outcome>) -> (&'static str, Reply) {
 }
 
 fn polled(outcome: Option<Outcome>) -> (&'static str, Reply) {
-    let response = PollWorkflowExecutionUpdateResponse {
-        stage: Stage::Completed.into(),
-        outcome,
-        ..Default::default()
-    };
+    let response =
+        PollWorkflowExecutionUpdateResponse { stage: Stage::Completed.into(), outcome, ..Default::default() };
     (POLL, Reply::Message(response.encode_to_vec()))
 }
 
@@ -192,9 +191,9 @@ async fn only_the_workflows_own_answer_decides_about_a_decision() {
     }
 
     let cases = no_answers();
-    let requests = cases.iter().map(|reply| async {
-        decide(&[(UPDATE, reply.clone()), (DESCRIBE, described(Running))]).await
-    });
+    let requests = cases
+        .iter()
+        .map(|reply| async { decide(&[(UPDATE, reply.clone()), (DESCRIBE, described(Running))]).await });
     for (reply, outcome) in cases.iter().zip(join_all(requests).await) {
         assert_eq!(outcome, "unreachable", "update answered {reply:?}");
     }
@@ -218,9 +217,7 @@ async fn a_decision_is_delivered_once_it_is_accepted() {
     let not_now = updated(Stage::Completed, failed(&format!("{NOT_NOW}running")));
     assert_eq!(deliver(&[not_now], false, kind()).await, "not delivered");
     // Another run of an open payment awaits the operator again.
-    let closed = [
-        (UPDATE, not_found("NotFoundFailure")),
-        (DESCRIBE, described(WorkflowExecutionStatus::Completed)),
-    ];
+    let closed =
+        [(UPDATE, not_found("NotFoundFailure")), (DESCRIBE, described(WorkflowExecutionStatus::Completed))];
     assert_eq!(deliver(&closed, false, kind()).await, "not delivered");
 }

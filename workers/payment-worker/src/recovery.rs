@@ -144,7 +144,9 @@ impl Starter<'_> {
     ) -> Result<Option<WorkflowExecutionStatus>, String> {
         let handle = self.client.get_workflow_handle::<UntypedWorkflow>(workflow_id);
         match timeout(DESCRIBE_TIMEOUT, handle.describe(WorkflowDescribeOptions::default())).await {
-            Ok(Ok(description)) => Ok(Some(description.status())),
+            Ok(Ok(description)) => {
+                workflow_api::described_status(&description).map(Some).map_err(|error| error.to_string())
+            }
             Ok(Err(WorkflowInteractionError::NotFound(status)))
                 if workflow_api::is_missing_workflow(&status) =>
             {

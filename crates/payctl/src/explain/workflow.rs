@@ -13,7 +13,7 @@ use temporalio_client::{
 use temporalio_common::data_converters::{PayloadConverter, RawValue};
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use tokio::time::timeout;
-use workflow_api::PAYMENT_STATUS;
+use workflow_api::{PAYMENT_STATUS, described_status};
 
 use crate::config::Config;
 
@@ -87,8 +87,8 @@ async fn describe_execution(
     let handle = client.get_workflow_handle::<UntypedWorkflow>(workflow_id);
     match handle.describe(WorkflowDescribeOptions::default()).await {
         Ok(description) => {
-            let (run_id, status) = (description.run_id().to_owned(), status_word(description.status()));
-            Ok((handle, run_id, status))
+            let status = described_status(&description).map_err(|error| error.to_string())?;
+            Ok((handle, description.run_id().to_owned(), status_word(status)))
         }
         Err(WorkflowInteractionError::NotFound(_)) => Err(format!("Temporal has no workflow {workflow_id}")),
         Err(error) => Err(error.to_string()),

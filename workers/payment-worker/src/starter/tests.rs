@@ -1,0 +1,107 @@
+//! What each answer of Temporal to a start, and to the question whether a payment has a workflow, becomes.
+
+use futures::future::join_all;
+use payment_protocol::Payment;
+use prost::Message as _;
+use temporalio_client::WorkflowExecutionStatus;
+use temporalio_common::protos::google::rpc;
+use temporalio_common::protos::temporal::api::workflow::v1::WorkflowExecutionInfo;
+use temporalio_common::protos::temporal::api::workflowservice::v1::{
+    DescribeWorkflowExecutionResponse, StartWorkflowExecutionResponse,
+};
+use temporalio_common::protos::utilities::pack_any;
+use testkit::scripted_temporal::{Reply, ScriptedTemporal};
+
+use super::*;
+
+const START: &str = "StartWorkflowExecution";
+const DESCRIBE: &str = "DescribeWorkflowExecution";
+
+/// The replies that are no answer of Temporal about a workflow.
+fn no_answers() -> Vec<Reply> {
+    let mut replies: Vec<_> =
+        [200, 301, 400, 401, 403, 404, 429, 500, 502, 503, 504].map(Reply::Page).to_vec();
+    replies.extend([Reply::Truncated, Reply::Unreadable, Reply::Reset, Reply::Silence]);
+    replies
+}
+
+/// Asks a starter whose Temporal answers so.
+async fn with_starter<T>(replies: &[(&str, Reply)], ask: impl AsyncFnOnce(Starter<'_>) -> T) -> T {
+    let server = ScriptedTemporal::start(replies).await.unwrap();
+    let temporal = TemporalOptions { address: server.url.clone(), ..Default::default() };
+    // The start and the question use Temporal only.
+    let pool = sqlx::PgPool::connect_lazy("postgres://nobody@127.0.0.1:9/none").unwrap();
+    let client = temporal.connect("test").await.unwrap();
+    let (ledger, options) = (Ledger::new(pool), PaymentWorkerOptions::default());
+    ask(Starter { ledger, client, temporal: &temporal, options: &options, traces: None }).await
+}
+
+async fn start(reply: Reply) -> &'static str {
+    let record = include_str!("../../../../crates/payment-protocol/tests/stored_records/payment_1.json");
+    let payment: Payment = serde_json::from_str(record).unwrap();
+    let workflow_id = payment.payment_id.to_string();
+    let startable = StartablePayment { payment, workflow_id, cancel_requested: false, too_late: false };
+    with_starter(&[(START, reply)], async |starter| match starter.start(startable).await {
+        StartOutcome::Started => "started",
+        StartOutcome::Unknown => "unknown",
+        StartOutcome::Refused => "refused",
+    })
+    .await
+}
+
+/// Only an error about the payment counts against it; whatever else Temporal or a proxy answers, the payment is started again.
+#[tokio::test]
+async fn only_an_error_about_the_payment_rejects_its_workflow_start() {
+    let begun = StartWorkflowExecutionResponse { run_id: "run".into(), started: true, ..Default::default() };
+    assert_eq!(start(Reply::Message(begun.encode_to_vec())).await, "started");
+    let codes: Vec<_> = (1..=16).map(Code::from).collect();
+    let outcomes = join_all(codes.iter().map(|code| start(Reply::Status(Status::new(*code, "too long")))));
+    for (code, outcome) in codes.iter().zip(outcomes.await) {
+        let expected = match code {
+            Code::AlreadyExists => "started",
+            Code::InvalidArgument => "refused",
+            _ => "unknown",
+        };
+        assert_eq!(outcome, expected, "{code:?}");
+    }
+    let unregistered = "Namespace default has no mapping defined for search attribute PaymentSwitch";
+    assert_eq!(start(Reply::Status(Status::invalid_argument(unregistered))).await, "unknown");
+    let replies = no_answers();
+    let outcomes = join_all(replies.iter().map(|reply| start(reply.clone())));
+    for (reply, outcome) in replies.iter().zip(outcomes.await) {
+        assert_eq!(outcome, "unknown", "{reply:?}");
+    }
+}
+
+async fn status(reply: Reply) -> Result<Option<WorkflowExecutionStatus>, String> {
+    with_starter(&[(DESCRIBE, reply)], async |starter| starter.workflow_status("pay_1").await).await
+}
+
+fn not_found(detail: &str) -> Reply {
+    let name = format!("type.googleapis.com/temporal.api.errordetails.v1.{detail}");
+    let details =
+        rpc::Status { details: vec![pack_any(name, &()).unwrap()], ..Default::default() }.encode_to_vec();
+    Reply::Status(Status::with_details(Code::NotFound, "not found", details.into()))
+}
+
+/// A payment is refused unsent, or started again, only if Temporal itself says that it has no workflow, or how the workflow ended.
+#[tokio::test]
+async fn only_temporal_says_that_a_payment_has_no_workflow() {
+    use WorkflowExecutionStatus::{Completed, Running, Terminated};
+
+    assert_eq!(status(not_found("NotFoundFailure")).await, Ok(None));
+    for known in [Running, Completed, Terminated] {
+        let info = WorkflowExecutionInfo { status: known as i32, ..Default::default() };
+        let described =
+            DescribeWorkflowExecutionResponse { workflow_execution_info: Some(info), ..Default::default() };
+        assert_eq!(status(Reply::Message(described.encode_to_vec())).await, Ok(Some(known)));
+    }
+    let mut replies = no_answers();
+    replies.push(not_found("NamespaceNotFoundFailure"));
+    replies.push(Reply::Message(Vec::new()));
+    replies.extend((1..=16).map(|code| Reply::Status(Status::new(Code::from(code), "scripted"))));
+    let outcomes = join_all(replies.iter().map(|reply| status(reply.clone())));
+    for (reply, outcome) in replies.iter().zip(outcomes.await) {
+        assert!(outcome.is_err(), "{reply:?} became {outcome:?}");
+    }
+}
