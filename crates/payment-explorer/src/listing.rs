@@ -98,6 +98,18 @@ impl Listing {
         }
     }
 
+    /// Records the transfer that a lookup found, unless one is recorded or the payment has ended. Returns the recorded one.
+    pub fn record_transfer_id(
+        &mut self,
+        found: ListedTransfer,
+        payment_has_ended: bool,
+    ) -> Option<ListedTransfer> {
+        if self.known.is_none() && !payment_has_ended {
+            self.known = Some(found);
+        }
+        self.known
+    }
+
     /// Another payer's transfer arrives. Returns its position.
     pub fn add(&mut self, status: TransferStatus) -> u8 {
         self.others.push(OtherTransfer { status, before_marker: false, changed_by_us: false });

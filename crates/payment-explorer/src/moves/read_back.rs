@@ -72,7 +72,7 @@ pub(super) fn record_transfer_id(from: &State, results: &mut [CallResult]) {
             _ => false,
         };
         if names_it {
-            next.listing.known = Some(found);
+            next.listing.record_transfer_id(found, next.bank.ended());
         }
     }
 }

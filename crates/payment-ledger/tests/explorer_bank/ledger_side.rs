@@ -169,6 +169,7 @@ impl<'a> LedgerSide<'a> {
             | Op::Attempt(_)
             | Op::Answer(..)
             | Op::FoundAtSwitch
+            | Op::Marker(_)
             | Op::Reconcile => self.start(payment, op).await,
             _ => self.end(payment, op).await,
         }
@@ -201,6 +202,10 @@ impl<'a> LedgerSide<'a> {
                 String::new()
             }
             Op::FoundAtSwitch => debug(&ledger.record_transfer_found(id).await.unwrap()),
+            Op::Marker(which) => match known.answered(*which) {
+                Some(n) => debug(&ledger.record_marker(id, n, "the newest").await.unwrap()),
+                None => String::new(),
+            },
             // The reason of a FAILURE is not compared.
             Op::Reconcile => variant(&ledger.reconcile_submission(id).await.unwrap()),
             _ => unreachable!("not a step up to the submission: {op:?}"),
@@ -215,6 +220,9 @@ impl<'a> LedgerSide<'a> {
         match op {
             Op::BeginCancel(cause) => {
                 begun(&ledger.begin_cancel(id, cause, is_submit_scheduled(cause)).await.unwrap())
+            }
+            Op::TransferId(at) => {
+                debug(&ledger.record_transfer_id(id, &format!("transfer {at}")).await.unwrap())
             }
             Op::BeginQuery => debug(&ledger.begin_query(id, None).await.unwrap()),
             Op::QueriedSettled => {

@@ -33,6 +33,10 @@ pub(crate) enum Op {
     Attempt(u8),
     Answer(Answered, SendAnswer),
     FoundAtSwitch,
+    /// The newest listed transfer, before an attempt is sent.
+    Marker(Answered),
+    /// A lookup found this transfer in the switch's listing; the number is its place there.
+    TransferId(u8),
     Reconcile,
     /// The database may have lost commits: marks the open payments.
     MarkOpenPayments,
@@ -129,6 +133,7 @@ fn start_op() -> impl Strategy<Value = Op> {
         8 => run().prop_map(Op::Attempt),
         6 => (attempt, select(answers.to_vec())).prop_map(|(attempt, answer)| Op::Answer(attempt, answer)),
         1 => Just(Op::FoundAtSwitch),
+        2 => select(vec![Answered::Last, Answered::Lost]).prop_map(Op::Marker),
         1 => Just(Op::Reconcile),
         1 => Just(Op::MarkOpenPayments),
     ]
@@ -158,6 +163,7 @@ fn end_op() -> impl Strategy<Value = Op> {
         3 => Just(Op::Message(Message::Success)),
         3 => one_of(&messages, Op::Message),
         1 => Just(Op::BeginQuery),
+        2 => (0..2_u8).prop_map(Op::TransferId),
         1 => Just(Op::QueriedSettled),
         1 => Just(Op::QueriedReturned),
         2 => Just(Op::Restore),

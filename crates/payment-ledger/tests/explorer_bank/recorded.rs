@@ -1,12 +1,13 @@
 //! What both have recorded, in the same notation.
 
 use payment_explorer::bank::{Bank, Exception};
+use payment_explorer::listing::Listing;
 use payment_protocol::facts::{RecallRecord, ReserveRecord};
 use payment_protocol::keys;
 use payment_protocol::submit::LoggedSubmission;
 
 use crate::ledger_side::LedgerSide;
-use crate::simulated_side::SimulatedSide;
+use crate::simulated_side::{SimulatedSide, transfer_id};
 use crate::support::AMOUNT_MINOR;
 
 /// The row of a payment and of the records about it. $2, $3, $4 are the keys of reserve, debit and recall.
@@ -17,6 +18,8 @@ const RECORDED: &str = "
         'attempts', attempts, CASE WHEN attempts_uncertain THEN 'or more' END,
         'last', coalesce((SELECT CASE WHEN coalesce(outcome, 'unknown') = 'unknown' THEN 'pending' ELSE outcome END
                           FROM submissions s WHERE s.payment_id = p.payment_id ORDER BY attempt DESC LIMIT 1), 'none'),
+        'marker', EXISTS (SELECT FROM submissions s WHERE s.payment_id = p.payment_id AND marker IS NOT NULL)::text,
+        'transfer', coalesce((SELECT min(transfer_id) FROM submissions s WHERE s.payment_id = p.payment_id), 'none'),
         'final_status', coalesce(final_status, 'none'), 'cause', coalesce(cause->>'code', 'none'),
         'operator', coalesce(operator_reason, 'none'),
         'claim', EXISTS (SELECT FROM claims c WHERE c.payment_id = p.payment_id AND closed_at IS NULL)::text,
@@ -61,13 +64,14 @@ impl LedgerSide<'_> {
 impl SimulatedSide {
     /// The recorded state of both payments and of their account.
     pub(crate) fn recorded(&self) -> Vec<String> {
-        let mut recorded: Vec<String> = self.banks.iter().map(payment).collect();
+        let mut recorded: Vec<String> =
+            self.banks.iter().zip(&self.listings).map(|(bank, listing)| payment(bank, listing)).collect();
         recorded.push(format!("available {}", self.available() * AMOUNT_MINOR));
         recorded
     }
 }
 
-fn payment(bank: &Bank) -> String {
+fn payment(bank: &Bank, listing: &Listing) -> String {
     let none = || "none".to_owned();
     let mut words = vec![
         format!("{} run {}", bank.state, bank.run.map_or_else(none, |run| format!("run-{run}"))),
@@ -95,6 +99,7 @@ fn payment(bank: &Bank) -> String {
     };
     words.extend([
         format!("last {last}"),
+        format!("marker {} transfer {}", listing.marker, listing.known.map_or_else(none, transfer_id)),
         format!("final_status {}", bank.final_status.map_or_else(none, |status| status.to_string())),
         format!("cause {}", bank.cause.as_deref().map_or_else(none, |cause| cause.code().to_owned())),
         format!("operator {}", bank.operator_reason.map_or_else(none, |reason| reason.to_string())),

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use payment_explorer::bank::{Bank, Exception, OpenDecision};
+use payment_explorer::listing::{ListedTransfer, Listing};
 use payment_ledger::steps::restore::RestoreOutcome;
 use payment_protocol::Payment;
 use payment_protocol::action::Action;
@@ -25,6 +26,8 @@ use crate::support::report;
 pub(crate) struct SimulatedSide {
     fixed: Rc<[(Payment, SettledReport); 2]>,
     pub(crate) banks: [Bank; 2],
+    /// What is recorded of each payment about the listing of a switch without references.
+    pub(crate) listings: [Listing; 2],
     /// The decisions about each open payment, from their proposal on.
     proposals: [Vec<Proposal>; 2],
     /// The event ids of the stored callbacks.
@@ -52,6 +55,7 @@ impl SimulatedSide {
         Self {
             fixed: Rc::new(fixed),
             banks: [Bank::accepted(false), Bank::accepted(false)],
+            listings: [Listing::default(), Listing::default()],
             proposals: [Vec::new(), Vec::new()],
             events: Vec::new(),
             funds: i64::from(funds),
@@ -152,6 +156,20 @@ impl SimulatedSide {
                 String::new()
             }
             Op::FoundAtSwitch => debug(&bank.record_found()),
+            Op::Marker(which) => known.answered(*which).map_or_else(String::new, |n| {
+                let is_recorded = n <= u32::from(bank.attempts);
+                if is_recorded {
+                    self.listings[payment].record_marker();
+                }
+                debug(&is_recorded)
+            }),
+            // A lookup finds a transfer only after the marker of a recorded attempt.
+            Op::TransferId(_) if bank.attempts == 0 => debug(&None::<String>),
+            Op::TransferId(at) => {
+                let recorded =
+                    self.listings[payment].record_transfer_id(ListedTransfer::Other(*at), bank.ended());
+                debug(&recorded.map(transfer_id))
+            }
             Op::Reconcile => variant(&bank.reconcile_submission()),
             Op::BeginCancel(cause) => begun(&bank.begin_cancel(cause, 0, is_submit_scheduled(cause))),
             Op::BeginQuery => debug(&bank.begin_query(&of.profile, 0)),
@@ -286,6 +304,14 @@ impl SimulatedSide {
                 debug(&ruling)
             }
         }
+    }
+}
+
+/// The switch's id of a listed transfer.
+pub(crate) fn transfer_id(listed: ListedTransfer) -> String {
+    match listed {
+        ListedTransfer::Ours => "ours".into(),
+        ListedTransfer::Other(at) => format!("transfer {at}"),
     }
 }
 

@@ -60,14 +60,6 @@ const NOT_COMPARED: &[(&str, &str)] = &[
     ("record_start_rejection", "counts, and then does what needs_operator does, which is compared"),
     ("mark_ended_workflow", "sets the mark of mark_open_payments, which is compared, for one payment"),
     ("bound_deadline", "a time of the switch's clock; the explorer has phases of the clock instead"),
-    (
-        "record_marker",
-        "belongs to the listing of the switch, in the explorer's listing.rs, and not to the bank",
-    ),
-    (
-        "record_transfer_id",
-        "belongs to the listing of the switch, in the explorer's listing.rs, and not to the bank",
-    ),
 ];
 
 const READS: &str = "only reads";
