@@ -11,7 +11,7 @@ pub struct TestEnvironment {
     pub database_url: String,
     /// URL of the Temporal frontend.
     pub temporal_address: String,
-    /// Folder of the built binaries.
+    /// Folder of the built binaries: `TEST_BINARIES`, or beside the test.
     pub binaries: PathBuf,
     /// Folder for logs and configuration files of tests.
     pub scratch: PathBuf,
@@ -31,15 +31,17 @@ impl TestEnvironment {
             })
         };
         // target/debug/deps/some_test-0123 -> target/debug
-        let binaries = std::env::current_exe()?
+        let of_tests = std::env::current_exe()?
             .ancestors()
             .nth(2)
             .map(PathBuf::from)
             .context("the test binary is not in a target folder")?;
-        let scratch = binaries.join("system-tests");
+        let scratch = of_tests.join("system-tests");
+        // A figure is measured with release programs.
+        let binaries = std::env::var_os("TEST_BINARIES").map_or(of_tests, PathBuf::from);
         if !binaries.join("payment-worker").exists() {
             bail!(
-                "{} has no payment-worker: build the binaries by `cargo build --workspace --bins`",
+                "{} has no payment-worker: build the binaries by `cargo build --workspace --bins`, or with --release where TEST_BINARIES names their folder",
                 binaries.display()
             );
         }
