@@ -68,7 +68,10 @@ pub(crate) async fn verify_correction(
     }
     match (correction, switch::query(config, ledger, &payment).await) {
         (Correction::LateDebit, Ok(SwitchView { answer: QueryAnswer::Settled(_), .. }))
-        | (Correction::ReturnCredit, Ok(SwitchView { answer: QueryAnswer::Void { .. }, .. }))
+        | (
+            Correction::ReturnCredit,
+            Ok(SwitchView { answer: QueryAnswer::Void { .. } | QueryAnswer::Returned(_), .. }),
+        )
         // The switch may have forgotten the transfer.
         | (_, Ok(SwitchView { answer: QueryAnswer::NotFound | QueryAnswer::NotListed { .. }, .. })) => Ok(()),
         (_, Ok(view)) => {
