@@ -105,7 +105,12 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         let wake_relay = start_wake_ups(ledger.clone(), stop.clone());
         local_submits.follow_settings(ledger.clone(), stop.clone()).await;
         let mut workers = vec![worker_set.payments(reconciler, wake_relay)?];
-        workers.extend(worker_set.switches()?);
+        for name in worker_set.switch_clients.keys() {
+            workers.extend(worker_set.switch(name)?);
+        }
+        for name in worker_set.unconfigured_switches(&stop).await {
+            workers.extend(worker_set.switch(&name)?);
+        }
         reconciliation::create_schedules(&client, &options.temporal.task_queue, &options.worker).await?;
         let starter =
             Starter { ledger, client, temporal: &options.temporal, options: &options.worker, traces };
@@ -201,25 +206,55 @@ impl WorkerSet<'_> {
         }
     }
 
-    /// Two workers for each switch: one for submits, one for the other activities.
-    fn switches(&self) -> anyhow::Result<Vec<Worker>> {
+    /// Two workers for a switch: one for submits, one for the other activities.
+    fn switch(&self, name: &SwitchName) -> anyhow::Result<Vec<Worker>> {
         let mut workers = Vec::new();
-        for name in self.switch_clients.keys() {
-            let for_submits = self.shutdown_timeout();
-            for (queue, shutdown_timeout) in [
-                (submit_queue(&self.task_queue, name.as_str()), for_submits),
-                (cancel_queue(&self.task_queue, name.as_str()), for_submits.min(ABANDON_AFTER)),
-            ] {
-                let mut options = WorkerOptions::new(queue)
-                    .register_activities(self.switch_activities())
-                    .graceful_shutdown_period(shutdown_timeout)
-                    .default_heartbeat_throttle_interval(SWITCH_HEARTBEAT_INTERVAL)
-                    .build();
-                self.trace_activities(&mut options);
-                workers.push(Worker::new(&self.runtime, self.client.clone(), options)?);
-            }
+        let for_submits = self.shutdown_timeout();
+        for (queue, shutdown_timeout) in [
+            (submit_queue(&self.task_queue, name.as_str()), for_submits),
+            (cancel_queue(&self.task_queue, name.as_str()), for_submits.min(ABANDON_AFTER)),
+        ] {
+            let mut options = WorkerOptions::new(queue)
+                .register_activities(self.switch_activities())
+                .graceful_shutdown_period(shutdown_timeout)
+                .default_heartbeat_throttle_interval(SWITCH_HEARTBEAT_INTERVAL)
+                .build();
+            self.trace_activities(&mut options);
+            workers.push(Worker::new(&self.runtime, self.client.clone(), options)?);
         }
         Ok(workers)
+    }
+
+    /// The switches of open payments that are configured no longer. Without a worker, their cancels would wait for ever; with one, they get
+    /// no answer, and operators decide after the switch's retention.
+    async fn unconfigured_switches(&self, stop: &CancellationToken) -> Vec<SwitchName> {
+        let mut logged = false;
+        let open = loop {
+            match self.ledger.switches_of_open_payments().await {
+                Ok(names) => break names,
+                Err(error) if !logged => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the payment-worker could not read the switches of the open payments; it tries again before it begins"
+                    );
+                    logged = true;
+                }
+                Err(_) => {}
+            }
+            tokio::select! {
+                () = stop.cancelled() => return Vec::new(),
+                () = tokio::time::sleep(CONNECT_INTERVAL) => {}
+            }
+        };
+        let unconfigured: Vec<_> =
+            open.into_iter().filter(|name| !self.switch_clients.contains_key(name)).collect();
+        for switch in &unconfigured {
+            tracing::error!(
+                %switch,
+                "payments of a switch are open that is not configured: nothing is sent to it, their cancels get no answer, and operators decide after the switch's retention; configure [switches.{switch}] until they have ended"
+            );
+        }
+        unconfigured
     }
 }
 

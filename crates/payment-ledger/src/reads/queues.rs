@@ -109,6 +109,23 @@ impl From<ExceptionRow> for ExceptionView {
 }
 
 impl Ledger {
+    /// The switches of the open payments. It reads each open payment: for the start of a process.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn switches_of_open_payments(&self) -> Result<Vec<SwitchName>, LedgerError> {
+        let names = sqlx::query_scalar!("SELECT DISTINCT switch FROM payments WHERE ended_at IS NULL");
+        let names = names.fetch_all(&self.pool).await?;
+        let parsed = names.into_iter().map(|name| {
+            SwitchName::new(name.clone()).map_err(|_| LedgerError::Unreadable {
+                id: name.clone(),
+                column: "switch",
+                value: name,
+            })
+        });
+        parsed.collect()
+    }
+
     /// Payments of all tenants, newest first. Reads the newest payments of each tenant, by the tenants' own indexes. No index
     /// has the switch, which would cost every payment a write at each of its updates: the payments of a switch are searched
     /// among all, at most 100,000 of them for one page.
