@@ -1,6 +1,8 @@
 //! What each answer of Temporal becomes: for a signal, and for an operator decision. Whatever is no answer of Temporal about the
 //! workflow is "not delivered", so that the message is delivered again.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
 use futures::future::join_all;
 use payment_protocol::action::Action;
 use payment_protocol::decision::{Decision, DecisionOutcome};
@@ -30,6 +32,9 @@ const SIGNAL: &str = "SignalWorkflowExecution";
 const DESCRIBE: &str = "DescribeWorkflowExecution";
 const UPDATE: &str = "UpdateWorkflowExecution";
 const POLL: &str = "PollWorkflowExecutionUpdate";
+
+/// The replies of a server, each to a method.
+type Script = Vec<(&'static str, Reply)>;
 
 /// Temporal's "not found"; the detail says what it is about.
 fn not_found(detail: &str) -> Reply {
@@ -166,7 +171,7 @@ async fn only_the_workflows_own_answer_decides_about_a_decision() {
     let accepted = || updated(Stage::Accepted, None);
     let (not_allowed, not_now) = (format!("{NOT_ALLOWED}no hold"), format!("{NOT_NOW}running"));
     #[rustfmt::skip]
-    let table: Vec<(&str, Vec<(&str, Reply)>, &str)> = vec![
+    let table: Vec<(&str, Script, &str)> = vec![
         ("done at once",         vec![updated(Stage::Completed, succeeded(retried.clone()))], "RetryCancel"),
         ("done later",           vec![accepted(), polled(succeeded(retried))],                "RetryCancel"),
         ("an unreadable result", vec![accepted(), polled(succeeded(b"?".to_vec()))],          "accepted"),
