@@ -16,7 +16,9 @@ use jiff::Timestamp;
 use payment_ledger::Ledger;
 use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
 use payment_protocol::action::Correction;
+use payment_protocol::exception::ExceptionKind;
 use payment_protocol::ids::PaymentId;
+use payment_protocol::rules::retention_expired;
 use payment_protocol::submit::QueryAnswer;
 
 use crate::config::Config;
@@ -50,39 +52,56 @@ impl PaymentExplanation {
     }
 }
 
-/// Queries the switch before a correction moves money.
+/// Queries the switch before the correction of an exception moves money. Where it cannot be queried, the evidence of two operators counts:
+/// at once if payctl may not query it, and after its retention if it gives no answer, for example because it is gone.
 ///
 /// # Errors
-/// The switch contradicts the correction or has not decided, or the switch cannot be queried.
+/// The switch contradicts the correction or has not decided, or it gave no answer.
 pub(crate) async fn verify_correction(
     config: &Config,
     ledger: &Ledger,
     id: &PaymentId,
     correction: Correction,
+    exception: &str,
 ) -> anyhow::Result<()> {
     let payment = read_ledger(ledger, id).await?;
     let profile = &payment.payment.profile;
-    if !(profile.has_query || profile.has_statement) {
-        // The switch offers neither query nor statement: the evidence of two operators counts.
+    if !switch::may_query(profile) && !profile.has_statement {
         return Ok(());
     }
-    match (correction, switch::query(config, ledger, &payment).await) {
-        (Correction::LateDebit, Ok(SwitchView { answer: QueryAnswer::Settled(_), .. }))
-        | (
-            Correction::ReturnCredit,
-            Ok(SwitchView { answer: QueryAnswer::Void { .. } | QueryAnswer::Returned(_), .. }),
-        )
-        // The switch may have forgotten the transfer.
-        | (_, Ok(SwitchView { answer: QueryAnswer::NotFound | QueryAnswer::NotListed { .. }, .. })) => Ok(()),
-        (_, Ok(view)) => {
-            anyhow::bail!(
-                "nothing was decided: {correction} of payment {id} contradicts the switch, which reports {}",
-                view.describe()
-            )
-        }
-        (_, Err(error)) => anyhow::bail!(
-            "nothing was decided: {correction} of payment {id} needs the switch's answer first; repeat it later: {error}"
+    let error = match switch::query(config, ledger, &payment).await {
+        Ok(SwitchView { answer: QueryAnswer::Ambiguous { detail }, .. }) => detail,
+        Ok(view) if agrees(correction, exception, &view.answer) => return Ok(()),
+        Ok(view) => anyhow::bail!(
+            "nothing was decided: {correction} of payment {id} contradicts the switch, which reports {}; payctl decide withdraw ends the proposal",
+            view.describe()
         ),
+        Err(error) => error,
+    };
+    let first = ledger.first_attempt(id).await?;
+    if retention_expired(first.age_ms, profile) {
+        return Ok(());
+    }
+    anyhow::bail!(
+        "nothing was decided: {correction} of payment {id} needs the switch's answer first; repeat it later, the evidence counts without an answer {} s after the first attempt: {error}",
+        profile.retention_s
+    )
+}
+
+/// Whether the switch's answer allows a correction of an exception of this kind.
+fn agrees(correction: Correction, exception: &str, answer: &QueryAnswer) -> bool {
+    match (correction, answer) {
+        // The switch may have forgotten the transfer.
+        (_, QueryAnswer::NotFound | QueryAnswer::NotListed { .. })
+        | (Correction::LateDebit, QueryAnswer::Settled(_))
+        | (Correction::ReturnCredit, QueryAnswer::Void { .. } | QueryAnswer::Returned(_)) => true,
+        // The transfer is settled, and its money came back in another way, or by a message of its own.
+        (Correction::ReturnCredit, QueryAnswer::Settled(_)) => {
+            [ExceptionKind::DebitedToClaims, ExceptionKind::ReturnedAfterDebit]
+                .iter()
+                .any(|kind| kind.as_str() == exception)
+        }
+        _ => false,
     }
 }
 
@@ -125,4 +144,43 @@ pub(crate) async fn carrying_worker(config: &Config, workflow_id: &str) -> anyho
 pub(crate) async fn read_ledger(ledger: &Ledger, id: &PaymentId) -> anyhow::Result<LedgerExplanation> {
     let payment = ledger.explain(id, TIMELINE_MAX).await?;
     payment.with_context(|| format!("the ledger has no payment {id}; see: payctl list"))
+}
+
+#[cfg(test)]
+mod tests {
+    use payment_protocol::ids::SwitchName;
+    use payment_protocol::reject::Reject;
+    use payment_protocol::report::SettledReport;
+
+    use super::*;
+
+    #[test]
+    fn a_correction_agrees_with_what_the_switch_says_about_the_money() {
+        let report = || SettledReport {
+            switch: SwitchName::new("mock").unwrap(),
+            reference: "tx_1:submit".into(),
+            amount_minor: 1,
+            currency: "EUR".into(),
+        };
+        let answers = [
+            QueryAnswer::Settled(report()),
+            QueryAnswer::Returned(report()),
+            QueryAnswer::Void { reject: Reject::uncoded("closed") },
+            QueryAnswer::NotFound,
+            QueryAnswer::Pending,
+        ];
+        #[rustfmt::skip]
+        let table = [
+            // correction             exception                    settled returned void   not_found pending
+            (Correction::LateDebit,    "late_confirmation",        [true,  false,   false, true,     false]),
+            (Correction::LateDebit,    "debited_to_claims",        [true,  false,   false, true,     false]),
+            (Correction::ReturnCredit, "contradictory_final_status", [false, true,  true,  true,     false]),
+            (Correction::ReturnCredit, "returned_after_debit",     [true,  true,    true,  true,     false]),
+            (Correction::ReturnCredit, "debited_to_claims",        [true,  true,    true,  true,     false]),
+        ];
+        for (correction, exception, expected) in table {
+            let allowed = answers.each_ref().map(|answer| agrees(correction, exception, answer));
+            assert_eq!(allowed, expected, "{correction} of {exception}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use payment_ledger::Ledger;
 use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
+use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::keys;
 use payment_protocol::profile::IdScheme;
@@ -83,6 +84,12 @@ impl SwitchView {
     }
 }
 
+/// Whether payctl may query the switch. The payment's own workflow needs the few queries that a switch with limits answers, and a repeat is
+/// no reading.
+pub(super) fn may_query(profile: &SwitchProfile) -> bool {
+    profile.has_query && !profile.limits_queries()
+}
+
 /// Looks the transfer up at the switch, within 15 seconds.
 ///
 /// # Errors
@@ -94,9 +101,7 @@ pub(super) async fn query(
 ) -> Result<SwitchView, String> {
     let row = &payment.payment;
     let profile = &row.profile;
-    // The payment's own workflow needs the few queries that such a switch answers, and a repeat is no reading.
-    let may_query = profile.has_query && !profile.limits_queries();
-    let method = match (profile.needs_account_lock(), may_query, profile.has_statement) {
+    let method = match (profile.needs_account_lock(), may_query(profile), profile.has_statement) {
         (true, true, _) => LookupMethod::ReadBack,
         (false, true, _) => LookupMethod::Query,
         (_, false, true) => LookupMethod::Statement,

@@ -80,6 +80,14 @@ impl Bank {
         serde_json::from_str(&output).unwrap()
     }
 
+    /// Makes every attempt older than what a switch remembers.
+    pub(crate) async fn age_attempts(&self) {
+        sqlx::query("UPDATE payments SET first_attempt_at = first_attempt_at - interval '10 years'")
+            .execute(self.ledger.pool())
+            .await
+            .unwrap();
+    }
+
     /// A reserved payment whose one submit attempt was accepted.
     pub(crate) async fn submitted(&self, key: &str) -> SamplePayment {
         let sample = self.reserved(key).await;

@@ -160,11 +160,14 @@ async fn a_payctl_correction_that_the_switch_contradicts_is_refused() {
     );
     assert!(error.contains(&contradicts), "{error}");
     assert_eq!(bank.available("one").await, before);
-    // Without an answer of the switch, nothing is decided either.
+    // Without an answer of the switch, nothing is decided either, until its answers would prove nothing any more.
     mock.stop().await;
     let error = decide(&bank, &["confirm", id.as_str()], "Bob", &[]).await.refused();
     assert!(error.contains("needs the switch's answer first"), "{error}");
     assert_eq!(bank.available("one").await, before);
+    bank.age_attempts().await;
+    decide(&bank, &["confirm", id.as_str()], "Bob", &[]).await.success();
+    assert_eq!(bank.available("one").await, before + AMOUNT_MINOR);
 }
 
 #[tokio::test]
