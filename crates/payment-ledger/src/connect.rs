@@ -22,7 +22,7 @@ const TIMEOUTS: [(&str, &str); 3] =
 pub struct DatabaseOptions {
     /// URL of the ledger's database. Default `postgres://payments@127.0.0.1:5632/payments`.
     pub url: SecretString,
-    /// Connections per process, at least 1. Default 16.
+    /// Connections per process, at least 1, beside one for each channel on which it waits for notifications. Default 16.
     pub max_connections: u32,
 }
 

@@ -1,7 +1,7 @@
 //! Wake-up notifications: a NOTIFY that ends the wait of a polling task early.
 
 use sqlx::PgPool;
-use sqlx::postgres::PgListener;
+use sqlx::postgres::{PgListener, PgPoolOptions};
 
 /// Receives the wake-up notifications of one channel. Each may get lost, so the task that waits here also polls.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub struct WakeUpListener {
 }
 
 impl WakeUpListener {
-    /// Listens on `channel`, over a connection of its own.
+    /// Listens on `channel`, over a connection of its own, beside those of `pool`.
     pub async fn open(pool: &PgPool, channel: &str) -> Self {
         Self { listener: listen(pool, channel).await.ok() }
     }
@@ -29,7 +29,12 @@ impl WakeUpListener {
 }
 
 async fn listen(pool: &PgPool, channel: &str) -> sqlx::Result<PgListener> {
-    let mut listener = PgListener::connect_with(pool).await?;
+    // The listener keeps its connection, and a pool of one connection would have none left for its users.
+    let own = PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(pool.options().get_acquire_timeout())
+        .connect_lazy_with((*pool.connect_options()).clone());
+    let mut listener = PgListener::connect_with(&own).await?;
     listener.listen(channel).await?;
     Ok(listener)
 }
