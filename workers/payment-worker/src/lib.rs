@@ -15,6 +15,7 @@
 //! | `attributes` | the search attribute of payments |
 //! | `sdk_metrics` | exports metrics of the Temporal SDK beside those of the process |
 //! | `traces` | spans of activities, workflow starts and workflows |
+//! | `until_answered` | waits at start-up for Temporal and the database |
 //! | [`process`] | start-up and shutdown of the process |
 
 pub mod account_lock;
@@ -33,4 +34,5 @@ mod restore;
 mod sdk_metrics;
 mod starter;
 mod traces;
+mod until_answered;
 pub mod workflow;

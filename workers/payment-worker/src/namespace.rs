@@ -1,8 +1,6 @@
 //! The Temporal namespace that has the open payments' workflows, compared with the connected one. In another namespace every
 //! workflow would look lost, and the recovery workflows would cancel live payments.
 
-#![expect(clippy::disallowed_methods, reason = "the process waits for Temporal outside workflow code")]
-
 use std::time::Duration;
 
 use payment_ledger::{Ledger, LedgerError};
@@ -11,8 +9,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use workflow_api::{NamespaceIdError, TemporalOptions};
 
-/// Interval between two attempts at start-up.
-const INTERVAL: Duration = Duration::from_millis(500);
+use crate::until_answered::until_answered;
+
 /// Time for Temporal's description of the namespace.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -81,23 +79,15 @@ pub(crate) async fn wait_for_recorded(
     ledger: &Ledger,
     stop: &CancellationToken,
 ) -> Result<bool, NamespaceError> {
-    let mut logged = false;
-    loop {
-        match require_recorded(client, options, ledger).await {
-            Ok(()) => return Ok(true),
-            Err(different @ NamespaceError::Different { .. }) => return Err(different),
-            Err(error) if !logged => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "the payment-worker could not compare the Temporal namespace with the recorded one; it tries again until it can"
-                );
-                logged = true;
-            }
-            Err(_) => {}
-        }
-        tokio::select! {
-            () = stop.cancelled() => return Ok(false),
-            () = tokio::time::sleep(INTERVAL) => {}
-        }
-    }
+    let ask = async || match require_recorded(client, options, ledger).await {
+        Err(different @ NamespaceError::Different { .. }) => Ok(Err(different)),
+        answer => answer.map(Ok),
+    };
+    let log = |error: &NamespaceError| {
+        tracing::warn!(
+            error = error as &dyn std::error::Error,
+            "the payment-worker could not compare the Temporal namespace with the recorded one; it tries again until it can"
+        );
+    };
+    Ok(until_answered(ask, log, stop).await.transpose()?.is_some())
 }

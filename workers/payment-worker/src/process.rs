@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use futures::future::join_all;
 use monitoring::measure;
 use monitoring::metrics::Process;
-use payment_ledger::Ledger;
+use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::ids::SwitchName;
 use service_kit::task::Trigger;
 use service_kit::{metrics, serve, shutdown};
@@ -21,7 +21,7 @@ use temporalio_common::worker::WorkerDeploymentOptions;
 use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio_util::sync::CancellationToken;
-use workflow_api::PaymentWorkflows;
+use workflow_api::{ConnectError, PaymentWorkflows};
 
 use crate::account_lock::AccountLockWorkflow;
 use crate::activities::first_steps::FirstStepsActivities;
@@ -37,11 +37,10 @@ use crate::reconciliation::{self, ReconciliationActivities, ReconciliationWorkfl
 use crate::sdk_metrics;
 use crate::starter::Starter;
 use crate::traces::{self, ActivitySpans, PaymentTraces};
+use crate::until_answered::until_answered;
 use crate::workflow::InterBankPaymentWorkflow;
 use crate::{recalls, restore};
 
-/// Interval between two attempts to connect to Temporal at start-up.
-const CONNECT_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause between two wake-up notifications of this process to the outbox relay, half of it in a quiet moment. The first one is sent at once, so a payment
 /// alone does not wait; under load a round of the relay then publishes the events of several payments. S3.5 allows 500 ms.
 const WAKE_UP_PAUSE: Duration = Duration::from_millis(200);
@@ -228,26 +227,15 @@ impl WorkerSet<'_> {
     /// The switches of open payments that are configured no longer. Without a worker, their cancels would wait for ever; with one, they get
     /// no answer, and operators decide after the switch's retention.
     async fn unconfigured_switches(&self, stop: &CancellationToken) -> Vec<SwitchName> {
-        let mut logged = false;
-        let open = loop {
-            match self.ledger.switches_of_open_payments().await {
-                Ok(names) => break names,
-                Err(error) if !logged => {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "the payment-worker could not read the switches of the open payments; it tries again before it begins"
-                    );
-                    logged = true;
-                }
-                Err(_) => {}
-            }
-            tokio::select! {
-                () = stop.cancelled() => return Vec::new(),
-                () = tokio::time::sleep(CONNECT_INTERVAL) => {}
-            }
+        let log = |error: &LedgerError| {
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                "the payment-worker could not read the switches of the open payments; it tries again before it begins"
+            );
         };
+        let open = until_answered(async || self.ledger.switches_of_open_payments().await, log, stop).await;
         let unconfigured: Vec<_> =
-            open.into_iter().filter(|name| !self.switch_clients.contains_key(name)).collect();
+            open.into_iter().flatten().filter(|name| !self.switch_clients.contains_key(name)).collect();
         for switch in &unconfigured {
             tracing::error!(
                 %switch,
@@ -315,22 +303,12 @@ async fn on_its_own_thread(mut worker: Worker) -> anyhow::Result<()> {
 async fn connect(options: &workflow_api::TemporalOptions, stop: &CancellationToken) -> Option<Client> {
     // Of several payment-workers of a host, it says which one carries a workflow.
     let identity = format!("payment-worker pid {}", std::process::id());
-    let mut logged = false;
-    loop {
-        match options.connect_measured(&identity, Some(sdk_metrics::client_meter())).await {
-            Ok(client) => return Some(client),
-            Err(error) if !logged => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "Temporal did not answer the payment-worker; it connects again until Temporal answers"
-                );
-                logged = true;
-            }
-            Err(_) => {}
-        }
-        tokio::select! {
-            () = stop.cancelled() => return None,
-            () = tokio::time::sleep(CONNECT_INTERVAL) => {}
-        }
-    }
+    let ask = async || options.connect_measured(&identity, Some(sdk_metrics::client_meter())).await;
+    let log = |error: &ConnectError| {
+        tracing::warn!(
+            error = error as &dyn std::error::Error,
+            "Temporal did not answer the payment-worker; it connects again until Temporal answers"
+        );
+    };
+    until_answered(ask, log, stop).await
 }
