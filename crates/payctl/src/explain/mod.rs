@@ -62,13 +62,15 @@ pub(crate) async fn verify_correction(
     ledger: &Ledger,
     id: &PaymentId,
     correction: Correction,
-    exception: &str,
+    exception_id: Option<i64>,
 ) -> anyhow::Result<()> {
     let payment = read_ledger(ledger, id).await?;
     let profile = &payment.payment.profile;
     if !switch::may_query(profile) && !profile.has_statement {
         return Ok(());
     }
+    let corrected = payment.exceptions.iter().find(|exception| Some(exception.exception_id) == exception_id);
+    let exception = corrected.map_or("", |exception| exception.kind.as_str());
     let error = match switch::query(config, ledger, &payment).await {
         Ok(SwitchView { answer: QueryAnswer::Ambiguous { detail }, .. }) => detail,
         Ok(view) if agrees(correction, exception, &view.answer) => return Ok(()),

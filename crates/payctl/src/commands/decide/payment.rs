@@ -2,7 +2,6 @@
 
 use payment_ledger::Ledger;
 use payment_ledger::operator::decisions::{ConfirmOutcome, DecisionStatus, DecisionView};
-use payment_ledger::reads::queues::ExceptionFilter;
 use payment_protocol::action::OperatorAction;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{DecisionId, PaymentId};
@@ -100,12 +99,8 @@ async fn verify_correction(config: &Config, ledger: &Ledger, id: &DecisionId) ->
     if decision.status != DecisionStatus::Proposed || !correction.needs_evidence() {
         return Ok(());
     }
-    let payment = PaymentId::new(payment)?;
-    let filter = ExceptionFilter { payment_id: Some(payment.clone()), limit: i64::MAX, ..Default::default() };
-    let exceptions = ledger.exceptions(&filter).await?;
-    let corrected = exceptions.iter().find(|exception| Some(exception.exception_id) == decision.exception_id);
-    let kind = corrected.map_or("", |exception| exception.kind.as_str());
-    explain::verify_correction(config, ledger, &payment, correction, kind).await
+    explain::verify_correction(config, ledger, &PaymentId::new(payment)?, correction, decision.exception_id)
+        .await
 }
 
 /// Withdraws a proposal.
