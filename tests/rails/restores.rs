@@ -139,6 +139,7 @@ async fn i27_i28_a_claim_that_cannot_be_collected_stands_and_stops_new_payments(
 
 /// The law's ten seconds, for every payment, while Temporal is down in the middle. `RESTORES=10000 RESTORES_OUTAGE_S=60` makes it a figure,
 /// at a rate (`RESTORES_PER_S`) that the machine can carry: an overloaded one is late with everything.
+/// `TEST_BINARIES=$PWD/target/release` takes the release programs.
 #[tokio::test]
 async fn i24_every_unconfirmed_account_is_restored_within_ten_seconds_of_the_order() -> anyhow::Result<()> {
     let setting = |name: &str, default: u64| {

@@ -14,7 +14,13 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
-use temporalio_client::tonic::Status;
+use prost::Message as _;
+use temporalio_client::tonic::{Code, Status};
+use temporalio_common::protos::google::rpc;
+use temporalio_common::protos::temporal::api::enums::v1::WorkflowExecutionStatus;
+use temporalio_common::protos::temporal::api::workflow::v1::WorkflowExecutionInfo;
+use temporalio_common::protos::temporal::api::workflowservice::v1::DescribeWorkflowExecutionResponse;
+use temporalio_common::protos::utilities::pack_any;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
@@ -35,6 +41,38 @@ pub enum Reply {
     Reset,
     /// Never answers.
     Silence,
+}
+
+impl Reply {
+    /// Temporal's "not found"; the name of its detail says what was not found, for example `NotFoundFailure` for a workflow.
+    ///
+    /// # Panics
+    /// Never: an empty detail is always encoded.
+    #[must_use]
+    #[allow(clippy::expect_used, reason = "an empty message is always encoded")]
+    pub fn not_found(detail: &str) -> Self {
+        let name = format!("type.googleapis.com/temporal.api.errordetails.v1.{detail}");
+        let detail = pack_any(name, &()).expect("an empty message is encoded");
+        let details = rpc::Status { details: vec![detail], ..Default::default() };
+        Self::Status(Status::with_details(Code::NotFound, "not found", details.encode_to_vec().into()))
+    }
+
+    /// A description of a workflow in this status.
+    #[must_use]
+    pub fn described(status: WorkflowExecutionStatus) -> Self {
+        let info = WorkflowExecutionInfo { status: status.into(), ..Default::default() };
+        let response =
+            DescribeWorkflowExecutionResponse { workflow_execution_info: Some(info), ..Default::default() };
+        Self::Message(response.encode_to_vec())
+    }
+
+    /// Every kind of reply that is no answer of Temporal at all.
+    #[must_use]
+    pub fn no_answers() -> Vec<Self> {
+        let mut replies = [200, 301, 400, 401, 403, 404, 429, 500, 502, 503, 504].map(Self::Page).to_vec();
+        replies.extend([Self::Truncated, Self::Unreadable, Self::Reset, Self::Silence]);
+        replies
+    }
 }
 
 /// A running server. It stops when it is dropped.

@@ -10,18 +10,15 @@ use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
 use prost::Message as _;
 use temporalio_client::tonic::{Code, Status};
-use temporalio_common::protos::google::rpc;
 use temporalio_common::protos::temporal::api::common::v1::{Payload, Payloads};
 use temporalio_common::protos::temporal::api::enums::v1::{
     UpdateWorkflowExecutionLifecycleStage as Stage, WorkflowExecutionStatus,
 };
 use temporalio_common::protos::temporal::api::failure::v1::Failure;
 use temporalio_common::protos::temporal::api::update::v1::{Outcome, outcome};
-use temporalio_common::protos::temporal::api::workflow::v1::WorkflowExecutionInfo;
 use temporalio_common::protos::temporal::api::workflowservice::v1::{
-    DescribeWorkflowExecutionResponse, PollWorkflowExecutionUpdateResponse, UpdateWorkflowExecutionResponse,
+    PollWorkflowExecutionUpdateResponse, UpdateWorkflowExecutionResponse,
 };
-use temporalio_common::protos::utilities::pack_any;
 use testkit::scripted_temporal::{Reply, ScriptedTemporal};
 use workflow_api::{
     InboxDeliveryOutcome, NOT_ALLOWED, NOT_NOW, Signaller, TemporalOptions, UpdateError, UpdateOutcome,
@@ -36,29 +33,13 @@ const POLL: &str = "PollWorkflowExecutionUpdate";
 /// The replies of a server, each to a method.
 type Script = Vec<(&'static str, Reply)>;
 
-/// Temporal's "not found"; the detail says what it is about.
-fn not_found(detail: &str) -> Reply {
-    let name = format!("type.googleapis.com/temporal.api.errordetails.v1.{detail}");
-    let detail = pack_any(name, &()).unwrap();
-    let details = rpc::Status { details: vec![detail], ..Default::default() };
-    Reply::Status(Status::with_details(Code::NotFound, "not found", details.encode_to_vec().into()))
-}
-
-fn described(status: WorkflowExecutionStatus) -> Reply {
-    let info = WorkflowExecutionInfo { status: status.into(), ..Default::default() };
-    let response =
-        DescribeWorkflowExecutionResponse { workflow_execution_info: Some(info), ..Default::default() };
-    Reply::Message(response.encode_to_vec())
-}
-
 /// Every reply that is no answer about a workflow.
 fn no_answers() -> Vec<Reply> {
     let codes = (1..=16).map(Code::from).filter(|code| *code != Code::NotFound);
-    let mut replies: Vec<_> = codes.map(|code| Reply::Status(Status::new(code, "scripted"))).collect();
+    let mut replies = Reply::no_answers();
+    replies.extend(codes.map(|code| Reply::Status(Status::new(code, "scripted"))));
     replies.push(Reply::Status(Status::not_found("a proxy's answer")));
-    replies.push(not_found("NamespaceNotFoundFailure"));
-    replies.extend([200, 301, 400, 401, 403, 404, 429, 500, 502, 503, 504].map(Reply::Page));
-    replies.extend([Reply::Truncated, Reply::Unreadable, Reply::Reset, Reply::Silence]);
+    replies.push(Reply::not_found("NamespaceNotFoundFailure"));
     replies
 }
 
@@ -92,7 +73,7 @@ async fn only_temporals_own_answer_delivers_a_signal() {
     assert_eq!(deliver(&taken, false, Cancel).await, "delivered");
     let cases = no_answers();
     let outcomes = join_all(cases.iter().map(|reply| async {
-        let replies = [(SIGNAL, reply.clone()), (DESCRIBE, described(Running))];
+        let replies = [(SIGNAL, reply.clone()), (DESCRIBE, Reply::described(Running))];
         deliver(&replies, false, Cancel).await
     }))
     .await;
@@ -101,18 +82,18 @@ async fn only_temporals_own_answer_delivers_a_signal() {
     }
 
     // "Not found" is explained by a description.
-    let missing = || (SIGNAL, not_found("NotFoundFailure"));
+    let missing = || (SIGNAL, Reply::not_found("NotFoundFailure"));
     for status in [Completed, Failed, Canceled, Terminated, TimedOut] {
-        let replies = [missing(), (DESCRIBE, described(status))];
+        let replies = [missing(), (DESCRIBE, Reply::described(status))];
         assert_eq!(deliver(&replies, false, Cancel).await, "delivered", "{status:?}");
     }
     for status in [Running, Unspecified] {
-        let replies = [missing(), (DESCRIBE, described(status))];
+        let replies = [missing(), (DESCRIBE, Reply::described(status))];
         assert_eq!(deliver(&replies, false, Cancel).await, "not delivered", "{status:?}");
     }
     let empty = [missing(), (DESCRIBE, Reply::Message(Vec::new()))];
     assert_eq!(deliver(&empty, false, Cancel).await, "not delivered", "a description without content");
-    let unknown = [missing(), (DESCRIBE, not_found("NotFoundFailure"))];
+    let unknown = [missing(), (DESCRIBE, Reply::not_found("NotFoundFailure"))];
     assert_eq!(deliver(&unknown, false, Cancel).await, "not delivered", "it is not started yet");
     assert_eq!(deliver(&unknown, true, FinalStatusRecorded).await, "delivered", "it is never started");
     let outcomes = join_all(cases.iter().map(|reply| async {
@@ -183,12 +164,12 @@ async fn only_the_workflows_own_answer_decides_about_a_decision() {
         ("refused by Temporal",  vec![updated(Stage::Completed, failed("too many"))],         "unreachable"),
         ("never accepted",       vec![updated(Stage::Admitted, None)],                        "unreachable"),
         ("an empty answer",      vec![(UPDATE, Reply::Message(Vec::new()))],                  "unreachable"),
-        ("ended meanwhile",      vec![accepted(), (POLL, not_found("NotFoundFailure"))],      "closed"),
-        ("another namespace",    vec![accepted(), (POLL, not_found("NamespaceNotFoundFailure"))], "accepted"),
-        ("closed",      vec![(UPDATE, not_found("NotFoundFailure")), (DESCRIBE, described(Completed))],   "closed"),
-        ("replaced",    vec![(UPDATE, not_found("NotFoundFailure")), (DESCRIBE, described(Running))],     "unreachable"),
-        ("no status",   vec![(UPDATE, not_found("NotFoundFailure")), (DESCRIBE, described(Unspecified))], "unreachable"),
-        ("not started", vec![(UPDATE, not_found("NotFoundFailure")), (DESCRIBE, not_found("NotFoundFailure"))], "unreachable"),
+        ("ended meanwhile",      vec![accepted(), (POLL, Reply::not_found("NotFoundFailure"))],      "closed"),
+        ("another namespace",    vec![accepted(), (POLL, Reply::not_found("NamespaceNotFoundFailure"))], "accepted"),
+        ("closed",      vec![(UPDATE, Reply::not_found("NotFoundFailure")), (DESCRIBE, Reply::described(Completed))],   "closed"),
+        ("replaced",    vec![(UPDATE, Reply::not_found("NotFoundFailure")), (DESCRIBE, Reply::described(Running))],     "unreachable"),
+        ("no status",   vec![(UPDATE, Reply::not_found("NotFoundFailure")), (DESCRIBE, Reply::described(Unspecified))], "unreachable"),
+        ("not started", vec![(UPDATE, Reply::not_found("NotFoundFailure")), (DESCRIBE, Reply::not_found("NotFoundFailure"))], "unreachable"),
     ];
     let outcomes = join_all(table.iter().map(|(_, replies, _)| decide(replies))).await;
     for ((case, _, expected), outcome) in table.iter().zip(outcomes) {
@@ -196,9 +177,9 @@ async fn only_the_workflows_own_answer_decides_about_a_decision() {
     }
 
     let cases = no_answers();
-    let requests = cases
-        .iter()
-        .map(|reply| async { decide(&[(UPDATE, reply.clone()), (DESCRIBE, described(Running))]).await });
+    let requests = cases.iter().map(|reply| async {
+        decide(&[(UPDATE, reply.clone()), (DESCRIBE, Reply::described(Running))]).await
+    });
     for (reply, outcome) in cases.iter().zip(join_all(requests).await) {
         assert_eq!(outcome, "unreachable", "update answered {reply:?}");
     }
@@ -222,7 +203,9 @@ async fn a_decision_is_delivered_once_it_is_accepted() {
     let not_now = updated(Stage::Completed, failed(&format!("{NOT_NOW}running")));
     assert_eq!(deliver(&[not_now], false, kind()).await, "not delivered");
     // Another run of an open payment awaits the operator again.
-    let closed =
-        [(UPDATE, not_found("NotFoundFailure")), (DESCRIBE, described(WorkflowExecutionStatus::Completed))];
+    let closed = [
+        (UPDATE, Reply::not_found("NotFoundFailure")),
+        (DESCRIBE, Reply::described(WorkflowExecutionStatus::Completed)),
+    ];
     assert_eq!(deliver(&closed, false, kind()).await, "not delivered");
 }

@@ -4,26 +4,14 @@ use futures::future::join_all;
 use payment_protocol::Payment;
 use prost::Message as _;
 use temporalio_client::WorkflowExecutionStatus;
-use temporalio_common::protos::google::rpc;
-use temporalio_common::protos::temporal::api::workflow::v1::WorkflowExecutionInfo;
-use temporalio_common::protos::temporal::api::workflowservice::v1::{
-    DescribeWorkflowExecutionResponse, StartWorkflowExecutionResponse,
-};
-use temporalio_common::protos::utilities::pack_any;
+use temporalio_common::protos::temporal::api::enums::v1::WorkflowExecutionStatus as ProtoStatus;
+use temporalio_common::protos::temporal::api::workflowservice::v1::StartWorkflowExecutionResponse;
 use testkit::scripted_temporal::{Reply, ScriptedTemporal};
 
 use super::*;
 
 const START: &str = "StartWorkflowExecution";
 const DESCRIBE: &str = "DescribeWorkflowExecution";
-
-/// The replies that are no answer of Temporal about a workflow.
-fn no_answers() -> Vec<Reply> {
-    let mut replies: Vec<_> =
-        [200, 301, 400, 401, 403, 404, 429, 500, 502, 503, 504].map(Reply::Page).to_vec();
-    replies.extend([Reply::Truncated, Reply::Unreadable, Reply::Reset, Reply::Silence]);
-    replies
-}
 
 /// Asks a starter whose Temporal answers so.
 async fn with_starter<T>(replies: &[(&str, Reply)], ask: impl AsyncFnOnce(Starter<'_>) -> T) -> T {
@@ -66,7 +54,7 @@ async fn only_an_error_about_the_payment_rejects_its_workflow_start() {
     }
     let unregistered = "Namespace default has no mapping defined for search attribute PaymentSwitch";
     assert_eq!(start(Reply::Status(Status::invalid_argument(unregistered))).await, "unknown");
-    let replies = no_answers();
+    let replies = Reply::no_answers();
     let outcomes = join_all(replies.iter().map(|reply| start(reply.clone())));
     for (reply, outcome) in replies.iter().zip(outcomes.await) {
         assert_eq!(outcome, "unknown", "{reply:?}");
@@ -77,27 +65,17 @@ async fn status(reply: Reply) -> Result<Option<WorkflowExecutionStatus>, String>
     with_starter(&[(DESCRIBE, reply)], async |starter| starter.workflow_status("pay_1").await).await
 }
 
-fn not_found(detail: &str) -> Reply {
-    let name = format!("type.googleapis.com/temporal.api.errordetails.v1.{detail}");
-    let details =
-        rpc::Status { details: vec![pack_any(name, &()).unwrap()], ..Default::default() }.encode_to_vec();
-    Reply::Status(Status::with_details(Code::NotFound, "not found", details.into()))
-}
-
 /// A payment is refused unsent, or started again, only if Temporal itself says that it has no workflow, or how the workflow ended.
 #[tokio::test]
 async fn only_temporal_says_that_a_payment_has_no_workflow() {
-    use WorkflowExecutionStatus::{Completed, Running, Terminated};
+    use ProtoStatus::{Completed, Running, Terminated};
 
-    assert_eq!(status(not_found("NotFoundFailure")).await, Ok(None));
+    assert_eq!(status(Reply::not_found("NotFoundFailure")).await, Ok(None));
     for known in [Running, Completed, Terminated] {
-        let info = WorkflowExecutionInfo { status: known as i32, ..Default::default() };
-        let described =
-            DescribeWorkflowExecutionResponse { workflow_execution_info: Some(info), ..Default::default() };
-        assert_eq!(status(Reply::Message(described.encode_to_vec())).await, Ok(Some(known)));
+        assert_eq!(status(Reply::described(known)).await, Ok(Some(known.into())));
     }
-    let mut replies = no_answers();
-    replies.push(not_found("NamespaceNotFoundFailure"));
+    let mut replies = Reply::no_answers();
+    replies.push(Reply::not_found("NamespaceNotFoundFailure"));
     replies.push(Reply::Message(Vec::new()));
     replies.extend((1..=16).map(|code| Reply::Status(Status::new(Code::from(code), "scripted"))));
     let outcomes = join_all(replies.iter().map(|reply| status(reply.clone())));
