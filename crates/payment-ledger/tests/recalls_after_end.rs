@@ -97,6 +97,19 @@ async fn s0_10_a_barred_debit_charges_the_bank_and_requests_a_recall_that_takes_
     bank.audit().await;
 }
 
+/// A recall that cannot be begun would keep the others from being sent.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_recall_that_cannot_be_begun_goes_behind_the_others(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let first = charged_to_the_bank(&bank, "first", slow_recalls()).await;
+    let second = charged_to_the_bank(&bank, "second", slow_recalls()).await;
+    assert_eq!(bank.ledger.due_recalls(&switch(), 1).await.unwrap(), std::slice::from_ref(&first.id));
+    bank.ledger.postpone_recall(&first.id).await.unwrap();
+    assert_eq!(bank.ledger.due_recalls(&switch(), 1).await.unwrap(), std::slice::from_ref(&second.id));
+    let_time_pass(&bank, &first).await;
+    assert!(begin(&bank, &first).await, "it is only postponed");
+}
+
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_10_a_recall_is_sent_once_where_the_rail_takes_one(pool: PgPool) {
     let bank = Bank::new(pool);

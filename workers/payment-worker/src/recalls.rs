@@ -63,7 +63,17 @@ async fn round(
 }
 
 async fn send(ledger: &Ledger, client: &dyn SwitchClient, payment_id: &PaymentId) -> Result<(), LedgerError> {
-    let Some(payment) = ledger.begin_recall_after_end(payment_id).await? else { return Ok(()) };
+    let payment = match ledger.begin_recall_after_end(payment_id).await {
+        Ok(Some(payment)) => payment,
+        Ok(None) => return Ok(()),
+        Err(error) => {
+            // Without the database's answer, the next round repeats all of them.
+            if !matches!(error, LedgerError::Unavailable(_)) {
+                ledger.postpone_recall(payment_id).await?;
+            }
+            return Err(error);
+        }
+    };
     let session = SwitchSession { ledger, client: Some(client), payment: &payment };
     let answer = match session.recall(&keys::recall(&TxId::derive(payment_id))).await {
         Ok(reply) => reply.answer,

@@ -40,6 +40,8 @@ const NOT_COMPARED: &[(&str, &str)] = &[
     ("store_posting", "appends a line that no rule reads"),
     ("due_recalls", READS),
     ("recalls_by_switch", READS),
+    ("postpone_recall", "as begin_recall_after_end"),
+    ("open_exception_by_operator", "asks for a correction, and changes nothing that a rule reads"),
     ("begin_recall_after_end", "counts an attempt of a recall that moves no money and that no rule reads"),
     ("record_recall_answer", "as begin_recall_after_end"),
     ("store_recall_answer", "as begin_recall_after_end"),
