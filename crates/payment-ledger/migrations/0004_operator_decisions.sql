@@ -9,7 +9,7 @@ CREATE TABLE alerts (
     PRIMARY KEY (payment_id, kind)
 );
 
--- Recorded contradictions between the books: found when a switch reports, or by a reconciliation run. Only a decision closes
+-- Recorded contradictions between the books: found when a switch reports, by a reconciliation run, or by an operator. Only a decision closes
 -- an exception.
 CREATE TABLE exceptions (
     exception_id bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -25,6 +25,7 @@ CREATE TABLE exceptions (
         'late_confirmation', 'contradictory_final_status', 'returned_after_debit', 'return_differs', 'confirmation_mismatch',
         'settled_without_attempt', 'attempt_record_lost', 'workflow_input_differs', 'accepted_then_unknown',
         'callback_for_unknown_payment', 'callback_from_other_switch', 'callback_event_id_reused', 'debited_to_claims',
+        'opened_by_operator',
         'missing_hold', 'orphan_hold', 'settled_not_debited', 'debited_not_settled', 'released_but_settled',
         'amount_mismatch', 'settled_twice', 'transfer_without_payment', 'payment_without_workflow',
         'workflow_without_payment', 'unmatched_callback', 'stuck_cancelling', 'journal_hash_mismatch')),

@@ -13,6 +13,7 @@ use payment_ledger::reads::queues::ExceptionFilter;
 use payment_ledger::switch::callbacks::Callback;
 use payment_protocol::PaymentState;
 use payment_protocol::action::Correction;
+use payment_protocol::ids::PaymentId;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Sample, Stage, event, failure, success};
@@ -181,6 +182,34 @@ async fn a_correction_is_refused_for_the_first_reason_in_precedence(pool: PgPool
             bank.ledger.propose_correction(exception_id, correction, by, reason, Some("line 3")).await;
         assert_eq!(refused(outcome), expected, "row {n}");
     }
+    bank.audit().await;
+}
+
+/// What no report says, an operator may know: a payment that ended otherwise than its transfer gets an exception by hand, once, and is then
+/// corrected as any other.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_operator_opens_an_exception_about_an_ended_payment_once(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let (open, released) =
+        (bank.payment_at(Stage::Confirmed, "open").await, bank.payment_at(Stage::Released, "released").await);
+    let unknown = PaymentId::new("pay_none").unwrap();
+    for (id, by, reason, expected) in [
+        (&unknown, "", "", DecisionRefusedError::MissingOperator),
+        (&unknown, "Ann", " ", DecisionRefusedError::MissingReason),
+        (&unknown, "Ann", "why", DecisionRefusedError::UnknownPayment(unknown.clone())),
+        (&open.id, "Ann", "why", DecisionRefusedError::PaymentOpen(PaymentState::Confirmed)),
+    ] {
+        assert_eq!(refused(bank.ledger.open_exception_by_operator(id, by, reason).await), expected);
+    }
+    let first = bank.ledger.open_exception_by_operator(&released.id, "Ann", "letter 7").await.unwrap();
+    let again = bank.ledger.open_exception_by_operator(&released.id, "Bob", "letter 7, too").await.unwrap();
+    assert_eq!((first, bank.exceptions(&released).await), (again, vec!["opened_by_operator".into()]));
+    correct(&bank, first, Correction::LateDebit).await.unwrap();
+    assert_eq!(bank.available(&released).await, HELD);
+    let next = bank.ledger.open_exception_by_operator(&released.id, "Ann", "letter 8").await.unwrap();
+    assert_ne!(next, first);
+    correct(&bank, next, Correction::ReturnCredit).await.unwrap();
+    assert_eq!(bank.available(&released).await, FUNDS_MINOR);
     bank.audit().await;
 }
 

@@ -42,7 +42,7 @@ async fn exceptions_and_payments_that_need_operators_are_measured(pool: PgPool) 
     #[rustfmt::skip]
     let opened_by_callbacks = [
         ("late_confirmation", 0), ("contradictory_final_status", 0), ("returned_after_debit", 0), ("return_differs", 0), ("confirmation_mismatch", 3), ("settled_without_attempt", 0), ("attempt_record_lost", 0), ("workflow_input_differs", 0), ("accepted_then_unknown", 0), ("callback_for_unknown_payment", 0),
-        ("callback_from_other_switch", 0), ("callback_event_id_reused", 0), ("debited_to_claims", 0),
+        ("callback_from_other_switch", 0), ("callback_event_id_reused", 0), ("debited_to_claims", 0), ("opened_by_operator", 0),
     ];
     let opened_by_reconciliation = Drift::ALL.iter().map(|drift| (drift.as_str(), 0));
     assert_eq!(known, opened_by_callbacks.into_iter().chain(opened_by_reconciliation).collect::<Vec<_>>());

@@ -141,7 +141,18 @@ async fn a_late_debit_of_a_returned_transfer_is_refused(pool: PgPool) {
             .await;
         let Err(DecideError::Refused(refused)) = refused else { panic!("{by:?}: {refused:?}") };
         assert_eq!(refused, DecisionRefusedError::MoneyReturned, "{by:?}");
+        // A letter of the switch may say that it reported the return in error.
+        let opened =
+            bank.ledger.open_exception_by_operator(&p.id, "Ann", "the switch's letter").await.unwrap();
+        let proposed = bank
+            .ledger
+            .propose_correction(opened, Correction::LateDebit, "Ann", "never returned", Some("letter 7"))
+            .await
+            .unwrap();
+        bank.ledger.confirm(&proposed.decision_id, "Bob", "I agree").await.unwrap();
+        assert_eq!(bank.available(&p).await, HELD, "{by:?}");
     }
+    bank.audit().await;
 }
 
 /// A return that differs from the payment, or of a payment of which nothing was sent, moves nothing and is an exception.

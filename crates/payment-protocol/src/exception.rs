@@ -3,7 +3,7 @@
 use crate::state::text_enum;
 
 text_enum!(
-    /// Kinds of exceptions found when a switch reports or a decision is applied. Kinds found by a hold audit or a
+    /// Kinds of exceptions found when a switch reports or a decision is applied, or opened by an operator. Kinds found by a hold audit or a
     /// reconciliation run: [`crate::drift::Drift`].
     ExceptionKind {
         /// SUCCESS for a payment that had ended otherwise.
@@ -32,5 +32,7 @@ text_enum!(
         CallbackEventIdReused = "callback_event_id_reused",
         /// A debit charged to the claims account because the customer's account could not be debited.
         DebitedToClaims = "debited_to_claims",
+        /// An operator knows of an ended payment what no report says: the money left and was not debited, or never left and was.
+        OpenedByOperator = "opened_by_operator",
     }
 );

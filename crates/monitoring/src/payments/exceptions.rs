@@ -77,6 +77,11 @@ pub(super) fn exception_alert(kind: ExceptionKind) -> Alert {
             summary: "A settled payment was debited from the bank's claims account, not from the customer",
             description: "The bank bears the amount until two operators correct it. Find the payment with `payctl exceptions`, then propose `payctl decide return-credit` if the switch returned the money, else `payctl decide write-off`.",
         },
+        ExceptionKind::OpenedByOperator => Texts {
+            severity: Warning,
+            summary: "An operator opened an exception about an ended payment, and it is still open",
+            description: "An operator knows of the payment what no report of the switch says. Read the reason in `payctl exceptions`, then propose the correction it asks for, or close it.",
+        },
     };
     open_exception_alert(kind.as_str(), &texts)
 }

@@ -98,9 +98,10 @@ impl Bank {
                         && open(&[Exception::DebitedToClaims])
                 }
                 Correction::LateDebit => {
+                    let knows_of_return = self.final_status == Some(FinalStatus::Returned);
                     !debited
-                        && self.final_status != Some(FinalStatus::Returned)
-                        && open(&[Exception::LateConfirmation, Exception::SettledNotDebited])
+                        && (open(&[Exception::SettledNotDebited])
+                            || !knows_of_return && open(&[Exception::LateConfirmation]))
                 }
                 Correction::ReturnCredit => {
                     debited

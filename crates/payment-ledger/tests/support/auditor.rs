@@ -213,7 +213,9 @@ const CHECKS: &[(&str, &str)] = &[
         "SELECT p.payment_id FROM payments p JOIN journal j ON j.payment_id = p.payment_id AND j.kind IN ('debit', 'late_debit')
          WHERE p.final_status = 'returned'
            AND p.returned_minor < p.amount_minor
-           AND NOT EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id AND e.kind = 'returned_after_debit')",
+           -- Or operators found that the switch had reported the return in error, and debited.
+           AND NOT EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id
+                             AND e.kind IN ('returned_after_debit', 'settled_not_debited', 'released_but_settled', 'opened_by_operator'))",
     ),
     (
         "a SUCCESS for a payment that is not settled has no exception",

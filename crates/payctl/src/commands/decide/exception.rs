@@ -1,9 +1,9 @@
-//! Decisions about an exception: corrections, which need two operators, and closing without moving money.
+//! Decisions about an exception: opening one, corrections, which need two operators, and closing without moving money.
 
 use payment_protocol::action::Correction;
 use serde_json::json;
 
-use super::{ExceptionArgs, not_decided};
+use super::{ExceptionArgs, PaymentArgs, not_decided};
 use crate::document;
 use crate::outcome::CommandOutcome;
 use crate::output::{Output, escape_control};
@@ -30,6 +30,23 @@ pub(super) async fn correct(
         ))?;
         out.write_line(format_args!(
             "next: another operator confirms it with payctl decide confirm {id} --by NAME --reason TEXT"
+        ))?;
+    }
+    Ok(CommandOutcome::Success)
+}
+
+/// Opens an exception about an ended payment; moves no money.
+pub(super) async fn open(args: &PaymentArgs, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+    let PaymentArgs { payment, config, operator } = args;
+    let ledger = config.read()?.ledger().await?;
+    let opened = ledger.open_exception_by_operator(payment, &operator.by, &operator.reason).await;
+    let id = opened.map_err(not_decided)?;
+    if operator.json {
+        out.write_json(&json!({ "exception_id": id, "payment_id": payment }))?;
+    } else {
+        out.write_line(format_args!("exception {id} of payment {payment} is open; no money moved"))?;
+        out.write_line(format_args!(
+            "next: propose payctl decide late-debit {id} or return-credit {id}, with --evidence, or close it"
         ))?;
     }
     Ok(CommandOutcome::Success)

@@ -53,6 +53,8 @@ enum Command {
     ReturnCredit(ExceptionArgs),
     /// Propose to write a payment's amount on the bank's claims account off as a loss
     WriteOff(ExceptionArgs),
+    /// Open an exception about an ended payment, of which an operator knows what no report says, so that a correction can be proposed
+    OpenException(PaymentArgs),
     /// Close an exception that needs no correction; moves no money and needs no confirmation
     Close(ExceptionArgs),
 }
@@ -63,6 +65,18 @@ struct DecisionArgs {
     /// Id of the decision, as its proposal printed it
     #[arg(value_parser = super::id::<DecisionId>)]
     decision: DecisionId,
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+struct PaymentArgs {
+    /// Id of the ended payment
+    #[arg(value_parser = super::id::<PaymentId>)]
+    payment: PaymentId,
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]
@@ -101,13 +115,14 @@ struct OperatorArgs {
 }
 
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
-    use exception::{close, correct};
+    use exception::{close, correct, open};
     match args.command {
         Some(Command::Confirm(args)) => return payment::confirm(&args, out).await,
         Some(Command::Withdraw(args)) => return payment::withdraw(&args, out).await,
         Some(Command::LateDebit(args)) => return correct(&args, Correction::LateDebit, out).await,
         Some(Command::ReturnCredit(args)) => return correct(&args, Correction::ReturnCredit, out).await,
         Some(Command::WriteOff(args)) => return correct(&args, Correction::WriteOff, out).await,
+        Some(Command::OpenException(args)) => return open(&args, out).await,
         Some(Command::Close(args)) => return close(&args, out).await,
         None => {}
     }

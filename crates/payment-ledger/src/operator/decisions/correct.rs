@@ -2,6 +2,8 @@
 //! linked to.
 
 use payment_protocol::action::Correction;
+use payment_protocol::drift::Drift;
+use payment_protocol::exception::ExceptionKind;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::keys;
@@ -70,9 +72,7 @@ pub(super) async fn check_allowed(
 ) -> Result<(), DecideError> {
     let PaymentPostings { debited, returned_minor, has_claim, .. } = postings(tx, locked).await?;
     let refused = match correction {
-        Correction::LateDebit if locked.facts.final_status == Some(FinalStatus::Returned) => {
-            DecisionRefusedError::MoneyReturned
-        }
+        Correction::LateDebit if is_returned(tx, locked).await? => DecisionRefusedError::MoneyReturned,
         Correction::LateDebit if has_claim => {
             let open = claims::open_claim(tx, locked).await?.unwrap_or(locked.money);
             match claims::why_not_payable(tx, locked, open).await? {
@@ -89,6 +89,26 @@ pub(super) async fn check_allowed(
         Correction::LateDebit | Correction::ReturnCredit | Correction::WriteOff => return Ok(()),
     };
     Err(refused.into())
+}
+
+/// Whether the money is known to have come back. The switch's statement, or an operator, may know better than its report.
+async fn is_returned(tx: &mut PgConnection, locked: &LockedPayment) -> Result<bool, LedgerError> {
+    if locked.facts.final_status != Some(FinalStatus::Returned) {
+        return Ok(false);
+    }
+    let contradicting = [
+        Drift::SettledNotDebited.as_str(),
+        Drift::ReleasedButSettled.as_str(),
+        ExceptionKind::OpenedByOperator.as_str(),
+    ];
+    Ok(sqlx::query_scalar!(
+        r#"SELECT NOT EXISTS (SELECT FROM exceptions WHERE payment_id = $1 AND closed_at IS NULL AND kind = ANY ($2))
+                  AS "returned!""#,
+        locked.payment_id.as_str(),
+        &contradicting as &[&str],
+    )
+    .fetch_one(&mut *tx)
+    .await?)
 }
 
 /// Books an allowed correction and closes decision and exception. Returns a description of the posting.

@@ -11,6 +11,7 @@
 //! | [`apply`] | How does a decision end its payment? |
 //! | [`correct`] | How does money move after the end? |
 //! | [`charge`] | Which account pays a debit without a hold? |
+//! | [`open_exception`] | How does an operator open an exception? |
 //! | [`close_exception`] | How is an exception closed without money? |
 //! | [`rows`] | How is a decision read and written? |
 
@@ -19,6 +20,7 @@ mod charge;
 mod close_exception;
 mod confirm;
 mod correct;
+mod open_exception;
 mod propose;
 mod refusal;
 mod rows;
