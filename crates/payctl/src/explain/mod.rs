@@ -73,6 +73,8 @@ pub(crate) async fn verify_correction(
     let exception = corrected.map_or("", |exception| exception.kind.as_str());
     let error = match switch::query(config, ledger, &payment).await {
         Ok(SwitchView { answer: QueryAnswer::Ambiguous { detail }, .. }) => detail,
+        // A switch that never decides contradicts nothing; it is asked again within its retention.
+        Ok(SwitchView { answer: QueryAnswer::Pending, .. }) => "the switch has not decided".into(),
         Ok(view) if agrees(correction, exception, &view.answer) => return Ok(()),
         Ok(view) => anyhow::bail!(
             "nothing was decided: {correction} of payment {id} contradicts the switch, which reports {}; payctl decide withdraw ends the proposal",

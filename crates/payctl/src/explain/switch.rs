@@ -142,6 +142,14 @@ pub(super) async fn query(
     match profile.read_query_answer(reply.answer) {
         QueryAnswer::NoAnswer { detail } => Err(format!("the switch gave no answer: {detail}")),
         QueryAnswer::OurFault { detail } => Err(format!("the switch refused the query: {detail}")),
+        // The lookup reads a bounded part of the statement after the settlement; reconciliation has read all of it.
+        QueryAnswer::Settled(report)
+            if method == LookupMethod::Statement
+                && ledger.lists_return(&id).await.map_err(|error| error.to_string())? =>
+        {
+            let answer = QueryAnswer::Returned(report);
+            Ok(SwitchView { method, answer, transfer_id: reply.transfer_id })
+        }
         answer => Ok(SwitchView { method, answer, transfer_id: reply.transfer_id }),
     }
 }

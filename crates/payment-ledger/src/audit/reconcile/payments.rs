@@ -126,6 +126,25 @@ impl Ledger {
             .collect()
     }
 
+    /// Whether the statements that were read so far show that the whole money of the payment came back.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn lists_return(&self, payment_id: &PaymentId) -> Result<bool, LedgerError> {
+        Ok(sqlx::query_scalar!(
+            r#"SELECT EXISTS (
+                   SELECT FROM payments p JOIN statement_lines s ON s.switch = p.switch AND s.reference = coalesce(p.rail_id, p.tx_id || ':submit')
+                   WHERE p.payment_id = $1 AND s.status = 'RETURNED' AND s.return_id IS NULL
+                   UNION ALL
+                   SELECT FROM payments p JOIN submissions m ON m.payment_id = p.payment_id
+                   JOIN statement_lines s ON s.switch = p.switch AND s.transfer_id = m.transfer_id AND s.reference IS NULL
+                   WHERE p.payment_id = $1 AND s.status = 'RETURNED' AND s.return_id IS NULL) AS "listed!""#,
+            payment_id.as_str(),
+        )
+        .fetch_one(&self.pool)
+        .await?)
+    }
+
     /// The evidence about these payments now, in the order of their ids.
     ///
     /// # Errors
