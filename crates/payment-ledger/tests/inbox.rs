@@ -186,3 +186,23 @@ async fn a_customers_cancel_is_stored_once_and_refused_after_the_payments_end(po
     }
     bank.audit().await;
 }
+
+/// A message that this version cannot read waits for one that can, and holds up no other.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_unreadable_inbox_message_holds_up_no_other(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let (unreadable, readable) =
+        (bank.payment_at(Stage::Sent, "unreadable").await, bank.payment_at(Stage::Sent, "readable").await);
+    for (p, event) in [(&unreadable, "evt-1"), (&readable, "evt-2")] {
+        bank.ledger.store_callback(&failure(p, event)).await.unwrap();
+    }
+    bank.damage(
+        "ALTER TABLE switch_callbacks DROP CONSTRAINT switch_callbacks_status_known;
+         UPDATE switch_callbacks SET status = 'A_LATER_STATUS' WHERE event_id = 'evt-1'"
+            .into(),
+    )
+    .await;
+    due(&bank).await;
+    let claimed = bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap();
+    assert_eq!(claimed.iter().map(|message| &message.payment_id).collect::<Vec<_>>(), [&readable.id]);
+}

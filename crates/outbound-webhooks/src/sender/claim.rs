@@ -94,28 +94,30 @@ pub(super) async fn claim_due(
     )
     .fetch_all(pool)
     .await?;
-    rows.into_iter()
-        .map(|row| {
-            let endpoint =
-                EndpointId::new(row.endpoint_id.as_str()).map_err(|_| invalid_endpoint(row.endpoint_id))?;
-            Ok(ClaimedDelivery {
-                position: row.position,
-                lease: row.lease,
-                endpoint,
-                url: row.url,
-                event_id: row.event_id,
-                body: row.body,
-                trace_parent: row.trace_parent.as_deref().and_then(TraceParent::parse),
-                failed_attempts: row.failed_attempts,
-                is_beyond_retention: row.is_beyond_retention,
-                secret_version: row.secret_version,
-                old_secret_signs: row.old_secret_signs,
-                secret_check: row.secret_check,
-            })
-        })
-        .collect()
-}
-
-fn invalid_endpoint(id: String) -> WebhooksError {
-    WebhooksError::InvalidValue { id: id.clone(), column: "endpoint_id", value: id }
+    let mut claimed = Vec::with_capacity(rows.len());
+    for row in rows {
+        // The others are sent; this one is claimed again after its lease.
+        let Ok(endpoint) = EndpointId::new(row.endpoint_id.as_str()) else {
+            tracing::error!(
+                endpoint.id = row.endpoint_id,
+                "the id of a webhook endpoint cannot be parsed, so a delivery to the endpoint is not sent now"
+            );
+            continue;
+        };
+        claimed.push(ClaimedDelivery {
+            position: row.position,
+            lease: row.lease,
+            endpoint,
+            url: row.url,
+            event_id: row.event_id,
+            body: row.body,
+            trace_parent: row.trace_parent.as_deref().and_then(TraceParent::parse),
+            failed_attempts: row.failed_attempts,
+            is_beyond_retention: row.is_beyond_retention,
+            secret_version: row.secret_version,
+            old_secret_signs: row.old_secret_signs,
+            secret_check: row.secret_check,
+        });
+    }
+    Ok(claimed)
 }

@@ -46,7 +46,8 @@ impl Ledger {
         limit: i64,
         backoff_ms: i64,
     ) -> Result<Vec<InboxMessage>, LedgerError> {
-        let rows = sqlx::query!(
+        let rows = sqlx::query_as!(
+            ClaimedMessage,
             r#"WITH due AS (
                    SELECT inbox_id FROM inbox
                    WHERE delivered_at IS NULL AND next_delivery_at <= clock_timestamp()
@@ -70,29 +71,56 @@ impl Ledger {
         )
         .fetch_all(&self.pool)
         .await?;
-        rows.into_iter()
-            .map(|row| {
-                let payment_id = read_id(&row.payment_id)?;
-                let kind = match (row.kind.as_str(), row.status, row.event_id) {
-                    ("final_status", ..) => InboxMessageKind::FinalStatusRecorded,
-                    ("decision", ..) => {
-                        InboxMessageKind::Decision(parse_decision(row.decision_id, row.action)?)
-                    }
-                    (_, Some(status), Some(event_id)) => {
-                        let status = callback_status(&event_id, status)?;
-                        InboxMessageKind::Callback { status, reason: row.reason, event_id }
-                    }
-                    _ => InboxMessageKind::Cancel,
-                };
-                Ok(InboxMessage {
-                    inbox_id: row.inbox_id,
-                    payment_id,
-                    workflow_id: row.workflow_id,
-                    ended: row.ended,
-                    kind,
-                })
-            })
-            .collect()
+        let mut messages = Vec::with_capacity(rows.len());
+        for row in rows {
+            let inbox_id = row.inbox_id;
+            match row.message() {
+                Ok(message) => messages.push(message),
+                // The others are delivered; this one is claimed again, perhaps by a version that can read it.
+                Err(error) => tracing::error!(
+                    inbox.id = inbox_id,
+                    error = &error as &dyn std::error::Error,
+                    "the ledger could not parse a message of the inbox, so the message is not delivered now"
+                ),
+            }
+        }
+        Ok(messages)
+    }
+}
+
+/// A claimed message, as stored.
+struct ClaimedMessage {
+    inbox_id: i64,
+    payment_id: String,
+    kind: String,
+    workflow_id: String,
+    ended: bool,
+    status: Option<String>,
+    reason: Option<String>,
+    event_id: Option<String>,
+    decision_id: Option<String>,
+    action: Option<String>,
+}
+
+impl ClaimedMessage {
+    fn message(self) -> Result<InboxMessage, LedgerError> {
+        let payment_id = read_id(&self.payment_id)?;
+        let kind = match (self.kind.as_str(), self.status, self.event_id) {
+            ("final_status", ..) => InboxMessageKind::FinalStatusRecorded,
+            ("decision", ..) => InboxMessageKind::Decision(parse_decision(self.decision_id, self.action)?),
+            (_, Some(status), Some(event_id)) => {
+                let status = callback_status(&event_id, status)?;
+                InboxMessageKind::Callback { status, reason: self.reason, event_id }
+            }
+            _ => InboxMessageKind::Cancel,
+        };
+        Ok(InboxMessage {
+            inbox_id: self.inbox_id,
+            payment_id,
+            workflow_id: self.workflow_id,
+            ended: self.ended,
+            kind,
+        })
     }
 }
 
