@@ -192,7 +192,12 @@ impl Reconciler {
                 Ok(page) => page,
                 Err(detail) => return Ok(Err(detail)),
             };
-            self.ledger.store_lines(&source.name, &page.lines).await?;
+            match self.ledger.store_lines(&source.name, &page.lines).await {
+                Ok(_) => {}
+                Err(error @ LedgerError::Unavailable(_)) => return Err(error.into()),
+                // The other switches' statements are read.
+                Err(error) => return Ok(Err(format!("a page cannot be stored: {error}"))),
+            }
             cursor = page.lines.into_iter().next_back().map(|line| line.cursor).or(cursor);
             if page.is_last {
                 return Ok(Ok(()));
@@ -320,7 +325,8 @@ impl Reconciler {
         self.open_exceptions(findings.into_values().collect(), run).await
     }
 
-    /// Compares payments, and adds them to the report.
+    /// Compares payments, and adds them to the report. A payment that cannot be read, for example because a newer version wrote its
+    /// row, is left out and hides no other: the report says so, and the log names each.
     async fn compare_payments(
         &self,
         sources: &Sources,
@@ -330,18 +336,48 @@ impl Reconciler {
         if batch.is_empty() {
             return Ok(());
         }
+        match self.compare_together(sources, batch, run).await {
+            Err(ReconciliationError::Ledger(error)) if !matches!(error, LedgerError::Unavailable(_)) => {
+                for payment_id in batch {
+                    let alone = std::slice::from_ref(payment_id);
+                    match self.compare_together(sources, alone, run).await {
+                        Err(ReconciliationError::Ledger(error))
+                            if !matches!(error, LedgerError::Unavailable(_)) =>
+                        {
+                            tracing::error!(
+                                payment.id = payment_id.as_str(),
+                                error = &error as &dyn std::error::Error,
+                                "a reconciliation run could not read a payment, and goes on with the others"
+                            );
+                            run.report.add_not_compared("payments", &error.to_string());
+                        }
+                        compared => compared?,
+                    }
+                }
+                Ok(())
+            }
+            compared => compared,
+        }
+    }
+
+    /// Compares payments, and adds them to the report if all of them can be read.
+    async fn compare_together(
+        &self,
+        sources: &Sources,
+        batch: &[PaymentId],
+        run: &mut ReconciliationProgress,
+    ) -> Result<(), ReconciliationError> {
         // A return found here is recorded as one that the switch reports, so that the two open one exception.
         for (payment_id, report) in self.ledger.unrecorded_returns(batch).await? {
             self.ledger.record_returned(&payment_id, &report, FinalStatusSource::Statement).await?;
         }
         // The same for returns with an id of their own: each is booked once, whichever message reported it first.
         self.ledger.record_listed_returns(batch).await?;
-        let mut findings = Vec::new();
-        for compared in &self.ledger.compare(sources, batch).await? {
-            run.report.add_payment(compared);
-            findings.extend(compared.findings(run.report.tolerance));
-        }
-        self.open_exceptions(findings, run).await
+        let compared = self.ledger.compare(sources, batch).await?;
+        let findings = compared.iter().flat_map(|payment| payment.findings(run.report.tolerance)).collect();
+        self.open_exceptions(findings, run).await?;
+        compared.iter().for_each(|payment| run.report.add_payment(payment));
+        Ok(())
     }
 
     /// Opens exceptions for the findings and adds the findings to the report.

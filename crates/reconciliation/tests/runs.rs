@@ -1,4 +1,5 @@
-//! A run that is interrupted after any batch and continued gives the report of an uninterrupted run.
+//! A run that is interrupted after any batch and continued gives the report of an uninterrupted run, and one that meets a payment that it
+//! cannot read compares the others.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 #![expect(clippy::disallowed_methods, reason = "the test accepts payments as the payments-api does")]
@@ -246,4 +247,22 @@ async fn s1_6_a_resumed_run_reports_the_same_as_an_uninterrupted_one(pool: PgPoo
             }
         }
     }
+}
+
+/// A newer version may have written a row that this one cannot read.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_payment_that_cannot_be_read_hides_no_other(pool: PgPool) {
+    let bank = Bank::new(pool).await;
+    bank.damage(
+        "ALTER TABLE payments DROP CONSTRAINT payments_state_known;
+         UPDATE payments SET state = 'a_later_state' WHERE payment_id = (SELECT min(payment_id) FROM payments)",
+    )
+    .await;
+    let (_, report) = bank.interrupted(None, usize::MAX).await;
+    let report = report.unwrap();
+    assert_eq!(report.payments, PAYMENTS as u64 - 1, "{report:?}");
+    assert_eq!(report.drift[&Drift::MissingHold], 2, "{report:?}");
+    assert_eq!(report.lines, LINES as u64, "{report:?}");
+    let named: Vec<_> = report.not_compared.iter().filter(|entry| entry.contains("a_later_state")).collect();
+    assert_eq!(named.len(), 1, "{report:?}");
 }
