@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use futures::future::join_all;
 use payment_ledger::Ledger;
-use payment_ledger::steps::start::StartablePayment;
+use payment_ledger::steps::start::{START_REJECTIONS_MAX, StartablePayment};
+use payment_protocol::ids::PaymentId;
+use payment_protocol::keys;
 use payment_worker::workflow::InterBankPaymentWorkflow;
 use serde_json::json;
 use temporalio_client::errors::WorkflowStartError;
@@ -110,6 +112,31 @@ async fn r31_open_payments_with_deleted_workflows_are_not_resubmitted() -> anyho
     ensure!(system.switch.transfer_status(&cancelled.reference).await?.as_deref() == Some("CANCELLED"));
     ensure!(system.switch.request_count(&cancelled.reference, "submit").await? == 1, "expected one submit");
     ensure!(system.available().await? == OPENING_MINOR - AMOUNT_MINOR);
+    system.audit().await?;
+    Ok(())
+}
+
+/// Temporal may refuse the workflow of a payment for good. Once its time is past, the payment needs no workflow to be rejected.
+#[tokio::test]
+async fn r31_a_payment_that_temporal_refuses_to_start_is_rejected_once_its_time_is_past() -> anyhow::Result<()>
+{
+    let system = System::start("refused-start", SystemOptions::default()).await?;
+    system.worker.pause()?;
+    let payment = system.pay("5.00").await?;
+    let ledger = Ledger::new(system.database.pool.clone());
+    let id = PaymentId::new(payment.payment_id.as_str())?;
+    for _ in 0..START_REJECTIONS_MAX {
+        ledger.record_start_rejection(&id).await?;
+    }
+    ensure!(system.state(&payment.payment_id).await? == "needs_operator");
+    sqlx::query("UPDATE payments SET valid_until = accepted_at").execute(&system.database.pool).await?;
+    system.worker.resume()?;
+    system.wait_for_state(&payment.payment_id, "rejected").await?;
+    for resumes in 0..=1 {
+        let history = system.history(&keys::workflow_id(&id, resumes)).await;
+        ensure!(history.is_err(), "expected no workflow after {resumes} resumes");
+    }
+    ensure!(system.available().await? == OPENING_MINOR);
     system.audit().await?;
     Ok(())
 }

@@ -123,8 +123,13 @@ impl Starter<'_> {
             "the workflow of an open payment is lost; the payment-worker starts a recovery workflow for the payment"
         );
         metrics::counter!("payments_resumed_total").increment(1);
-        // The next liveness check repeats a start with an unknown outcome.
-        self.start_and_record(recovery).await.map_err(|error| describe(&error))
+        // The next liveness check repeats a start with an unknown outcome. A full start may come too late, and is then refused, as the
+        // first one: Temporal may refuse this workflow for ever.
+        let started = match recovery.payment.resume {
+            0 => self.start_or_refuse(recovery).await,
+            _ => self.start_and_record(recovery).await,
+        };
+        started.map_err(|error| describe(&error))
     }
 
     async fn liveness(&self, workflow_id: &str) -> Liveness {

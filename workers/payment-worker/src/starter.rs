@@ -90,7 +90,9 @@ impl Starter<'_> {
         )
     }
 
-    async fn start_or_refuse(&self, startable: StartablePayment) -> Result<(), LedgerError> {
+    /// Starts the payment's workflow; refuses a payment instead that the customer cancelled or whose time is past, if Temporal has no
+    /// workflow of it.
+    pub(crate) async fn start_or_refuse(&self, startable: StartablePayment) -> Result<(), LedgerError> {
         let id = startable.payment.payment_id.clone();
         let refusal = match (startable.cancel_requested, startable.too_late) {
             (true, _) => ReserveRefusal::CustomerCancel,
