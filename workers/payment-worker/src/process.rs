@@ -20,6 +20,7 @@ use temporalio_client::Client;
 use temporalio_common::worker::WorkerDeploymentOptions;
 use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use workflow_api::{ConnectError, PaymentWorkflows};
 
@@ -71,11 +72,13 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     }
 
     tokio::spawn(metrics::log_warnings(ledger.readiness(), stop.clone()));
+    let mut loops = JoinSet::new();
     // Whatever is configured today: a payment has the profile of its acceptance.
-    tokio::spawn(restore::run(ledger.clone(), stop.clone()));
+    loops.spawn(restore::run(ledger.clone(), stop.clone()));
     for (name, client) in &switch_clients {
-        tokio::spawn(recalls::run(ledger.clone(), name.clone(), Arc::clone(client), stop.clone()));
+        loops.spawn(recalls::run(ledger.clone(), name.clone(), Arc::clone(client), stop.clone()));
     }
+    let loops = watch(loops, stop.clone());
     let health = metrics::routes(recorder, ledger.readiness());
     let listen = options.worker.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_WORKER__METRICS_LISTEN", health, stop.clone());
@@ -116,11 +119,24 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         tracing::info!(workers = workers.len(), "the process payment-worker is ready");
         run_workers(workers, &starter, &stop).await
     };
-    let ended = tokio::try_join!(server, work);
+    let ended = tokio::try_join!(server, work, loops);
     exporter.stop().await;
-    ended?;
+    let (_, (), panicked) = ended?;
+    panicked.map_or(Ok(()), Err).context("a loop of the payment-worker panicked")?;
     tracing::info!("the process payment-worker has stopped");
     Ok(())
+}
+
+/// Waits until the loops have ended. A loop that panics ends the process, which is started again: without its loop, it would go on as if
+/// nothing was due.
+async fn watch(mut loops: JoinSet<()>, stop: CancellationToken) -> anyhow::Result<Option<JoinError>> {
+    while let Some(ended) = loops.join_next().await {
+        if let Err(panicked) = ended {
+            stop.cancel();
+            return Ok(Some(panicked));
+        }
+    }
+    Ok(None)
 }
 
 /// Wake-up notifications to the outbox relay, after the transactions of events, with the pauses of a [`Trigger`].
@@ -311,4 +327,26 @@ async fn connect(options: &workflow_api::TemporalOptions, stop: &CancellationTok
         );
     };
     until_answered(ask, log, stop).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without its loop the process would go on, and restore nobody.
+    #[tokio::test]
+    async fn a_loop_that_panics_ends_the_process() {
+        let stop = CancellationToken::new();
+        let mut loops = JoinSet::new();
+        let until_stop = stop.clone();
+        loops.spawn(async move { until_stop.cancelled().await });
+        loops.spawn(async { panic!("a defect") });
+        let panicked = watch(loops, stop.clone()).await;
+        assert!(panicked.is_ok_and(|panicked| panicked.is_some()) && stop.is_cancelled());
+
+        let mut loops = JoinSet::new();
+        let until_stop = stop.clone();
+        loops.spawn(async move { until_stop.cancelled().await });
+        assert!(watch(loops, stop).await.is_ok_and(|panicked| panicked.is_none()));
+    }
 }
