@@ -3,12 +3,15 @@
 //! A message that cannot be delivered is retried with growing pauses, so that neither it nor a crash of this process delays
 //! other messages.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
+use futures::future::join_all;
 use monitoring::background_task::BackgroundTask;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::decision::{Decision, DecisionOutcome};
+use payment_protocol::ids::PaymentId;
 use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
 use tokio_util::sync::CancellationToken;
 use trace_kit::{Span, SpanKind, TraceParent, attribute, span};
@@ -54,11 +57,42 @@ async fn deliver_batch(
     Ok(messages.len())
 }
 
-/// Delivers messages in their order, and adds the inbox ids of the finished ones to `delivered`.
+/// Delivers messages of several payments at once, and adds the inbox ids of the finished ones to `delivered`: a workflow that accepts no
+/// message holds up its own only.
 async fn deliver(
     ledger: &Ledger,
     signaller: &Signaller,
     messages: &[InboxMessage],
+    delivered: &mut Vec<i64>,
+) -> Result<(), LedgerError> {
+    let mut payments: BTreeMap<&PaymentId, Vec<&InboxMessage>> = BTreeMap::new();
+    for message in messages {
+        payments.entry(&message.payment_id).or_default().push(message);
+    }
+    let deliveries = payments.into_values().map(|messages| deliver_of_payment(ledger, signaller, messages));
+    let mut result = Ok(());
+    for (finished, ended) in join_all(deliveries).await {
+        delivered.extend(finished);
+        result = result.and(ended);
+    }
+    result
+}
+
+/// Delivers messages of one payment in their order; returns the inbox ids of the finished ones.
+async fn deliver_of_payment(
+    ledger: &Ledger,
+    signaller: &Signaller,
+    messages: Vec<&InboxMessage>,
+) -> (Vec<i64>, Result<(), LedgerError>) {
+    let mut delivered = Vec::with_capacity(messages.len());
+    let result = deliver_in_order(ledger, signaller, messages, &mut delivered).await;
+    (delivered, result)
+}
+
+async fn deliver_in_order(
+    ledger: &Ledger,
+    signaller: &Signaller,
+    messages: Vec<&InboxMessage>,
     delivered: &mut Vec<i64>,
 ) -> Result<(), LedgerError> {
     for message in messages {
