@@ -7,9 +7,11 @@
 //! | `stored` | payments of earlier hours, beside which the others are measured |
 //! | `lost` | payments that lose their workflows |
 //! | `backlog` | payments beside a backlog at a switch that hangs |
+//! | `broker` | payments while the broker is away or hangs |
 //! | `counts` | statements, commits, WAL, and events of Temporal's history |
 
 mod backlog;
+mod broker;
 mod counts;
 mod load;
 mod lost;
@@ -75,6 +77,12 @@ pub(crate) struct Args {
     /// At last store this many accepted payments at another switch, which hangs, and measure payments alone beside them
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=2_000_000))]
     backlog: u32,
+    /// After all others, make as many payments while the broker is away or hangs
+    #[arg(long, value_name = "STATE", conflicts_with = "backlog")]
+    broker_outage: Option<broker::BrokerOutage>,
+    /// With --broker-outage: store this many events first that wait for the broker, as after a long outage
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=2_000_000))]
+    unpublished: u64,
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
@@ -125,6 +133,16 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         _ => Some(backlog::measure(&args, &pool, &payer, &alone.payment_ids).await?),
     };
 
+    let per_payment = |value: f64| round2(value / payments as f64);
+    let used = after.since(&before);
+    let broker = match args.broker_outage {
+        None => None,
+        Some(outage) => {
+            let normal = (used.counted_cpu_ms() / payments as f64, payments as f64 / seconds);
+            Some(broker::measure(&args, outage, &pool, &payer, normal).await?)
+        }
+    };
+
     let ends = load::ends(&pool, &load.payment_ids).await?;
     ensure!(ends.lost == 0, "{} of {payments} payments have not ended", ends.lost);
     let alone_p50_ms = load::ends(&pool, &alone.payment_ids).await?.p50_ms;
@@ -132,8 +150,6 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     for (entry, ms) in load::timeline(&pool, &alone.payment_ids).await? {
         print_now(&format!("{ms:>8.2} {entry}\n"))?;
     }
-    let per_payment = |value: f64| round2(value / payments as f64);
-    let used = after.since(&before);
     print_now(&used.table(payments))?;
     let mut cpu_ms = Map::new();
     for name in COUNTED {
@@ -165,6 +181,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         "compensated": ends.compensated,
         "backlog": backlog,
         "lost": lost,
+        "broker": broker,
         "others_cpu_share": round2(used.others_cpu_share()),
     });
     print_now(&format!("\n{json}\n"))
