@@ -279,6 +279,11 @@ impl DecisionPort for ReplayedPort<'_> {
         Ok(reply!(self, AttemptCall::DecisionRecorded, Decision))
     }
 
+    async fn record_recall(&self, answer: RecallRecord) -> Result<(), NoError> {
+        self.0.call(AttemptCall::RecordRecall(answer)).await;
+        Ok(())
+    }
+
     async fn debit_by_decision(&self) -> Result<DebitByDecisionRuling, NoError> {
         Ok(reply!(self, AttemptCall::DebitByDecision, DebitByDecision))
     }

@@ -1,11 +1,14 @@
 //! The invariants, which hold in every state, by their numbers in `crates/ARCHITECTURE.md`.
 
+use payment_protocol::cancel::SwitchResponse;
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::facts::{FinalStatus, HoldStatus};
 use payment_protocol::port::{
     CancelOutcome, DebitOutcome, NeedsOperatorOutcome, RecallOutcome, SubmitOutcome,
 };
+use payment_protocol::rules::retention_expired;
 use payment_protocol::state::FinalState;
+use payment_protocol::submit::QueryAnswer;
 
 use crate::bank::{Bank, Exception};
 use crate::model::Model;
@@ -75,7 +78,7 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
         (CONSERVATION, conserved(&next.bank)),
         (DEBITED_XOR_RELEASED, next.bank.journal.debit + releases(&next.bank) <= 1),
         (ONE_EFFECT, one_effect(&next.bank)),
-        (DEBITED_ONLY_IF_SETTLED, decided_falsely || debited_only_if_settled(before, next)),
+        (DEBITED_ONLY_IF_SETTLED, decided_falsely || debited_only_if_settled(model, before, next)),
         (RELEASED_ONLY_IF_DECIDED, decided_falsely || released_only_if_decided(next)),
         (FIRST_ANSWER, first_answer_is_kept(before, next)),
         (RECORDED_BEFORE_SENT, recorded_before_sent(model, next)),
@@ -105,30 +108,43 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
 }
 
 /// A receiving bank may return the money after the debit, which is an exception. No debit follows a return that the bank
-/// knows of, and none goes with a recall.
-fn debited_only_if_settled(before: &State, next: &State) -> bool {
+/// knows of, and none goes with a recall whose answer is on record.
+fn debited_only_if_settled(model: &Model, before: &State, next: &State) -> bool {
     let is_new = next.bank.journal.debits() > before.bank.journal.debits();
     next.bank.journal.debits() == 0
         || next.switch.settled()
-        || (next.switch.returned() && !next.switch.recalled && !(is_new && knows_of_return(&before.bank)))
+        || (next.switch.returned()
+            && (!next.switch.recalled || commit_was_lost(model, next))
+            && !(is_new && before.bank.knows_of_return()))
 }
 
-/// Whether a false decision was applied only where the switch has no definite answer. Exact while nothing changes the transfer, or hides
-/// it from one query, between the query and the decision: without faults, and with one fault of the switch.
+/// Whether a false decision was applied only where the switch had no definite answer: to the attempt that applies it, or at that moment
+/// if the attempt asked nothing. Exact while one attempt runs: without faults, and with one fault of the switch.
 fn evidence_replaces_no_answer(model: &Model, before: &State, next: &State) -> bool {
     let applied = next.budget.false_decisions < before.budget.false_decisions;
     let exact = model.bounds.faults + model.bounds.lost_commits + model.bounds.failovers == 0
         && model.bounds.switch_faults <= 1;
     // Several transfers are no answer, and which one is ours may be recorded in between.
     let only_ours = before.listing.others.is_empty();
-    let answers = before.can_be_queried(model) && !before.switch.silent && only_ours;
-    let definite = answers
-        && matches!(before.switch.query(), QueryResult::Void | QueryResult::Pending | QueryResult::Returned);
-    !(applied && exact && definite)
+    if !(applied && exact && only_ours) {
+        return true;
+    }
+    let answers = before.current.as_ref().map(|attempt| model.answers_to(attempt)).unwrap_or_default();
+    if answers.is_empty() {
+        let can_answer = before.can_be_queried(model) && !before.switch.silent;
+        let definite = [QueryResult::Void, QueryResult::Pending, QueryResult::Returned];
+        return !(can_answer && definite.contains(&before.switch.query()));
+    }
+    !answers.iter().any(|answer| is_definite(model, answer))
 }
 
-fn knows_of_return(bank: &Bank) -> bool {
-    bank.final_status == Some(FinalStatus::Returned) || bank.return_stored || bank.returned_unexpectedly
+/// Whether no evidence counts against this answer. A switch that is undecided beyond its retention need never decide.
+fn is_definite(model: &Model, response: &SwitchResponse<QueryAnswer>) -> bool {
+    match response.answer {
+        QueryAnswer::Void { .. } | QueryAnswer::Returned(_) => true,
+        QueryAnswer::Pending => !retention_expired(response.first_attempt_age_ms, model.profile()),
+        _ => false,
+    }
 }
 
 fn first_answer_is_kept(before: &State, next: &State) -> bool {
@@ -253,8 +269,9 @@ fn contradictions_are_exceptions(bank: &Bank) -> bool {
     let success_ignored = bank.success_stored && bank.ended() && bank.journal.debits() == 0 && !returned;
     let failure_ignored =
         bank.failure_stored && bank.final_status == Some(FinalStatus::Settled) && bank.success_stored;
-    let return_ignored =
-        knows_of_return(bank) && bank.is_debited() && !bank.exceptions.contain(Exception::ReturnedAfterDebit);
+    let return_ignored = bank.knows_of_return()
+        && bank.is_debited()
+        && !bank.exceptions.contain(Exception::ReturnedAfterDebit);
     (open || !(success_ignored || failure_ignored)) && !return_ignored
 }
 

@@ -6,16 +6,18 @@ use std::rc::Rc;
 
 use foldhash::quality::FixedState;
 use iso_currency::Currency;
+use payment_protocol::cancel::SwitchResponse;
 use payment_protocol::ids::{AccountId, DecisionId, PaymentId, SwitchName, TxId};
 use payment_protocol::money::Money;
 use payment_protocol::reject::{Reject, RejectMeaning};
 use payment_protocol::report::SettledReport;
+use payment_protocol::submit::QueryAnswer;
 use payment_protocol::{Payment, PaymentError, SwitchProfile};
 
 use crate::attempt::{self, ActiveAttempt, Activity, AttemptCall, AttemptOutcome};
 use crate::equivalence;
 use crate::replay::{Exchange, Index, Interner, Progress};
-use crate::switch::ClockPhase;
+use crate::switch::{ClockPhase, Switch};
 use crate::workflow::{self, PortCall};
 
 /// How far an exploration goes. Everything without a bound here is walked in every order.
@@ -280,6 +282,24 @@ impl Model {
     #[must_use]
     pub fn attempt_exchange(&self, call: AttemptCall, reply: attempt::AttemptReply) -> Index {
         self.attempt_exchanges.intern(Exchange { call, reply })
+    }
+
+    /// The report that the money came back, as the switch makes it.
+    #[must_use]
+    pub fn returned_report(&self, switch: &Switch) -> SettledReport {
+        let amount_minor = if switch.returned_other_amount { 1 } else { self.report.amount_minor };
+        SettledReport { amount_minor, ..self.report.clone() }
+    }
+
+    /// The answers to an attempt's queries, and the contents of the statement that it read.
+    pub fn answers_to(&self, attempt: &ActiveAttempt) -> Vec<SwitchResponse<QueryAnswer>> {
+        let exchanges = attempt.history.iter().filter_map(|index| self.attempt_exchanges.value(*index));
+        exchanges
+            .filter_map(|exchange| match &exchange.reply {
+                attempt::AttemptReply::QueryAnswer(response) => Some(response.clone()),
+                _ => None,
+            })
+            .collect()
     }
 
     /// Every exchange of workflows that was reached.

@@ -285,6 +285,27 @@ impl State {
         }
     }
 
+    /// A decision that ended nothing is forgotten, so that operators may decide again, however often: a payment whose every decision is
+    /// refused is a dead end. Not while something of the decision is left that would be taken for the next one's.
+    pub fn allow_another_decision(&mut self, model: &Model) {
+        let is_decided = |event: &WaitOutcome| matches!(event, WaitOutcome::Decided(_));
+        let applies = |attempt: &ActiveAttempt| {
+            matches!(&*model.activity(attempt.activity), Activity::ApplyDecision(..))
+        };
+        let is_delivered_again = self.workflows().any(|workflow| match workflow {
+            WorkflowState::Running(running) => running.inbox.iter().any(is_decided),
+            WorkflowState::NotStarted | WorkflowState::Lost | WorkflowState::Closed(_) => false,
+        });
+        // Its close may be lost, and the decision is then delivered again.
+        let is_closed = self.bank.decision.as_ref().is_some_and(|decision| decision.outcome.is_some());
+        let is_walked = self.older.is_none() && model.bounds.second_payments == 0;
+        if is_walked && is_closed && !is_delivered_again && !self.attempts().any(applies) {
+            self.messages.retain(|event| !is_decided(event));
+            self.bank.decision = None;
+            self.budget.decisions += 1;
+        }
+    }
+
     /// Stores an inbox message; a message that is already stored is not stored twice.
     pub fn store_message(&mut self, event: WaitOutcome) {
         if !self.messages.contains(&event) {

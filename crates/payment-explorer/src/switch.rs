@@ -49,8 +49,12 @@ pub struct Switch {
     pub recalled: bool,
     /// The receiving bank returned the money by a message of its own.
     pub return_sent: bool,
+    /// Another amount than was sent came back.
+    pub returned_other_amount: bool,
     /// The switch never answers again.
     pub silent: bool,
+    /// The switch never decides the transfer, and says of it for ever that it is pending.
+    pub stuck: bool,
     /// How many queries of the transfer the switch answered; counted only where their number is limited.
     pub queries: u8,
     /// A query came before its time, or beyond the limit.
@@ -181,6 +185,11 @@ impl Switch {
     /// Whether an accepted transfer may still settle.
     #[must_use]
     pub fn pending(&self) -> bool {
+        !self.stuck && self.has_undecided()
+    }
+
+    /// Whether the switch has an accepted transfer without a decision.
+    fn has_undecided(&self) -> bool {
         self.transfers.contains(&TransferStatus::Pending)
     }
 
@@ -309,8 +318,9 @@ impl Switch {
     /// A query arrives.
     #[must_use]
     pub fn query(&self) -> QueryResult {
-        // A tombstone is the trace of a cancel, not of a transfer.
-        if self.retention_expired || self.forgot || self.tombstone {
+        // A transfer without a decision is not dropped. A tombstone is the trace of a cancel, not of a transfer.
+        let is_dropped = self.retention_expired && !self.stuck;
+        if is_dropped || self.forgot || self.tombstone {
             return QueryResult::NotFound;
         }
         self.status(false)
@@ -327,7 +337,7 @@ impl Switch {
             QueryResult::Settled
         } else if self.returned() {
             QueryResult::Returned
-        } else if self.pending() {
+        } else if self.has_undecided() {
             if only_final { QueryResult::NotFound } else { QueryResult::Pending }
         } else if self.transfers.is_empty() {
             QueryResult::NotFound

@@ -238,6 +238,7 @@ async fn r36_a_statement_line_with_the_rails_id_belongs_to_its_payment(pool: PgP
         finished_at: at(SWITCH_NOW_MS),
     };
     let id = stored(&bank, &p).await.unwrap();
+    assert!(!bank.ledger.lists_return(&p.id).await.unwrap());
     let lines = [
         line(&id, 1, LineStatus::Settled),
         line(&id, 2, LineStatus::Returned),
@@ -251,6 +252,7 @@ async fn r36_a_statement_line_with_the_rails_id_belongs_to_its_payment(pool: PgP
     let returns = bank.ledger.unrecorded_returns(std::slice::from_ref(&p.id)).await.unwrap();
     assert_eq!(returns.len(), 1);
     assert_eq!(returns[0].1.reference, format!("{}:submit", p.tx));
+    assert!(bank.ledger.lists_return(&p.id).await.unwrap());
 
     lose_the_attempt(&bank, &p).await;
     take(&bank, &p, &id).await;
@@ -275,7 +277,8 @@ async fn r30b_absence_is_not_believed_where_an_id_of_another_time_may_be_out(poo
         let p = bank.order_at(Stage::Reserved, order(&bank, key, scheme, participant)).await;
         let resumed = bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap().unwrap();
         assert_eq!(resumed.payment.resume, 1);
-        bank.ledger.begin_cancel(&p.id, &Cause::Interrupted, true).await.unwrap();
+        let begun = bank.ledger.begin_cancel(&p.id, &Cause::Interrupted, true).await.unwrap();
+        assert_eq!(begun.may_have_other_id, has_time, "{key}");
         let ruling = bank.ledger.record_void(&p.id, VoidReason::DeadlinePassed).await.unwrap();
         let expected = if has_time { FinalStatusRuling::NoAttempt } else { FinalStatusRuling::First };
         assert_eq!(ruling, expected, "{key}");

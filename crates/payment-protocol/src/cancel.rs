@@ -64,6 +64,8 @@ pub struct CancelContext {
     pub has_doubtful_success: bool,
     /// Submit's deadline on the switch's clock, in milliseconds since the epoch; `None` if no attempt is recorded.
     pub deadline_ms: Option<i64>,
+    /// The transfer may be out by another id than the one on record: that the switch does not know this one proves nothing.
+    pub may_have_other_id: bool,
     /// How long the payment has been cancelling, in milliseconds.
     pub cancelling_ms: u64,
 }
@@ -186,12 +188,9 @@ pub async fn attempt<P: CancelPort>(port: &P, payment: &Payment) -> Result<Cance
                 return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::SwitchRetentionExpired));
             }
             match tombstoned {
-                Some(true) if context.accepted => {
-                    Ok(CancelAttemptOutcome::Undecidable(OperatorReason::AcceptedThenUnknown))
-                }
-                Some(true) => void(port, VoidReason::Tombstoned).await,
+                Some(true) => absent(port, &context, VoidReason::Tombstoned).await,
                 // A switch that does not say which cancelled what it had accepted.
-                None if !context.accepted => void(port, VoidReason::Tombstoned).await,
+                None if !context.accepted => absent(port, &context, VoidReason::Tombstoned).await,
                 Some(false) | None => void(port, VoidReason::Cancelled).await,
             }
         }
@@ -225,9 +224,9 @@ async fn may_still_settle<P: CancelPort>(
         Some(QueryAnswer::Settled(report)) => settled(port, &report).await,
         Some(QueryAnswer::Returned(report)) => returned(port, &report).await,
         Some(QueryAnswer::Void { .. }) => void(port, VoidReason::Rejected).await,
-        Some(QueryAnswer::Pending) => Ok(retry(&payment.profile, context, &detail)),
         Some(
-            QueryAnswer::NotFound
+            QueryAnswer::Pending
+            | QueryAnswer::NotFound
             | QueryAnswer::NotListed { .. }
             | QueryAnswer::Ambiguous { .. }
             | QueryAnswer::OurFault { .. }
@@ -250,10 +249,7 @@ async fn decide_by_query<P: CancelPort>(
     let mut statement_closes = false;
     if let Some(listed) = &look.listed {
         if is_void_by_statement(port, profile, context.deadline_ms, listed).await? {
-            if context.has_doubtful_success {
-                return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::ConfirmationMismatch));
-            }
-            return void(port, VoidReason::NotInClosedStatement).await;
+            return absent(port, context, VoidReason::NotInClosedStatement).await;
         }
         let age_ms = listed.first_attempt_age_ms.unwrap_or(0);
         statement_closes = profile.statement_decides_within_ms().is_some_and(|within_ms| age_ms < within_ms);
@@ -275,7 +271,9 @@ async fn decide_by_query<P: CancelPort>(
             }
             // A statement lists only finished transfers. An operator may know more, and the polls continue.
             QueryAnswer::NotListed { .. } => CancelAttemptOutcome::Undecidable(no_query_left(not_asked)),
-            QueryAnswer::Pending => retry(profile, context, "the switch has not decided"),
+            QueryAnswer::Pending => {
+                retry_or_operator(profile, context, &response, "the switch has not decided")
+            }
             QueryAnswer::OurFault { ref detail } => our_fault(profile, &response, detail),
             QueryAnswer::NoAnswer { ref detail } => retry_or_operator(profile, context, &response, detail),
         },
@@ -371,10 +369,7 @@ async fn not_found<P: CancelPort, A>(
     let skew_ms = i64::try_from(profile.max_skew_ms).unwrap_or(i64::MAX);
     let remaining_ms = deadline_ms.saturating_add(skew_ms).saturating_sub(switch_now_ms);
     if remaining_ms < 0 {
-        if context.accepted {
-            return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::AcceptedThenUnknown));
-        }
-        return void(port, VoidReason::DeadlinePassed).await;
+        return absent(port, context, VoidReason::DeadlinePassed).await;
     }
     Ok(CancelAttemptOutcome::Retry {
         // One more, because the deadline must have passed, not only be reached.
@@ -383,6 +378,25 @@ async fn not_found<P: CancelPort, A>(
             .into(),
         alert: false,
     })
+}
+
+/// The switch does not have the transfer, for `reason`: void, unless our record shows that it may have it nevertheless.
+async fn absent<P: CancelPort>(
+    port: &P,
+    context: &CancelContext,
+    reason: VoidReason,
+) -> Result<CancelAttemptOutcome, P::Error> {
+    let contradicted_by = match reason {
+        _ if context.may_have_other_id => Some(OperatorReason::NotFoundIsInconclusive),
+        VoidReason::NotInClosedStatement => {
+            context.has_doubtful_success.then_some(OperatorReason::ConfirmationMismatch)
+        }
+        _ => context.accepted.then_some(OperatorReason::AcceptedThenUnknown),
+    };
+    match contradicted_by {
+        Some(contradiction) => Ok(CancelAttemptOutcome::Undecidable(contradiction)),
+        None => void(port, reason).await,
+    }
 }
 
 async fn void<P: CancelPort>(port: &P, reason: VoidReason) -> Result<CancelAttemptOutcome, P::Error> {
@@ -414,7 +428,10 @@ async fn settled<P: CancelPort>(port: &P, report: &SettledReport) -> Result<Canc
 
 async fn returned<P: CancelPort>(port: &P, report: &SettledReport) -> Result<CancelAttemptOutcome, P::Error> {
     Ok(match port.record_returned(report).await? {
-        FinalStatusRuling::Differs(_) => CancelAttemptOutcome::Differs,
+        // The money came back, and its amount is for operators: nothing is left that could settle.
+        FinalStatusRuling::Differs(_) => {
+            CancelAttemptOutcome::Undecidable(OperatorReason::ConfirmationMismatch)
+        }
         FinalStatusRuling::NoAttempt => {
             CancelAttemptOutcome::Undecidable(OperatorReason::SettledWithoutAttempt)
         }
@@ -425,7 +442,7 @@ async fn returned<P: CancelPort>(port: &P, report: &SettledReport) -> Result<Can
 }
 
 /// A retry, because the switch gave no decisive answer. After the switch's retention none will come: operators decide, so that
-/// no payment waits for ever for a switch that is gone.
+/// no payment waits for ever for a switch that is gone, or that never decides.
 fn retry_or_operator<A>(
     profile: &SwitchProfile,
     context: &CancelContext,

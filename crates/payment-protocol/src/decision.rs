@@ -7,9 +7,9 @@
 use serde::{Deserialize, Serialize};
 
 pub use crate::action::Action;
-use crate::cancel::{self, CancelAttemptOutcome, CancelPort, is_void_by_statement};
+use crate::cancel::{self, CancelAttemptOutcome, CancelPort, VoidReason, is_void_by_statement};
 use crate::cause::{Cause, OperatorReason};
-use crate::facts::FinalStatus;
+use crate::facts::{FinalStatus, RecallRecord};
 use crate::ids::DecisionId;
 use crate::look::look;
 use crate::payment::Payment;
@@ -51,6 +51,8 @@ pub enum DecisionOutcome {
 pub trait DecisionPort: CancelPort {
     /// The recorded outcome of this decision; `None` if it has not been applied.
     async fn recorded(&self) -> Result<Option<DecisionOutcome>, Self::Error>;
+    /// Records how the recall was answered, unless that is recorded.
+    async fn record_recall(&self, answer: RecallRecord) -> Result<(), Self::Error>;
     /// Debits under the decision's own key, writes the final status, and closes the decision, in one transaction.
     async fn debit_by_decision(&self) -> Result<DebitByDecisionRuling, Self::Error>;
     /// Releases under the decision's own key, writes the final status, and closes the decision, in one
@@ -102,8 +104,10 @@ async fn debit<P: DecisionPort>(
     if let Some(listed) = &look.listed
         && is_void_by_statement(port, &payment.profile, None, listed).await?
     {
-        let detail = "the statement is complete and does not list the transfer; decide retry_cancel instead";
-        return refuse(port, detail.into()).await;
+        let detail = "the statement is complete and does not list the transfer";
+        if let Some(followed) = follow_void(port, VoidReason::NotInClosedStatement, detail).await? {
+            return Ok(followed);
+        }
     }
     let response = look.answer();
     // Within its retention, a switch that honours deadlines reports a void transfer as not found: cancel again.
@@ -112,8 +116,14 @@ async fn debit<P: DecisionPort>(
         .as_ref()
         .is_some_and(|response| !retention_expired(response.first_attempt_age_ms, &payment.profile));
     match response.map(|response| response.answer) {
-        // A recorded settlement stays, even if the switch forgets it.
-        Some(QueryAnswer::NotFound) if conclusive && remembers && reason.follows_switch() => {
+        // A recorded settlement stays, even if the switch forgets it; and a cancel has found already that the switch forgot what it
+        // had accepted.
+        Some(QueryAnswer::NotFound)
+            if conclusive
+                && remembers
+                && reason.follows_switch()
+                && reason != OperatorReason::AcceptedThenUnknown =>
+        {
             return refuse(port, "the switch does not know the transfer; decide retry_cancel instead".into())
                 .await;
         }
@@ -140,15 +150,22 @@ async fn debit<P: DecisionPort>(
                 let detail = "the switch reported that the money came back; the workflow releases";
                 return close(port, outcome, detail).await;
             }
-            FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt => {
+            FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt
+                if reason.allowed().contains(&Action::Release) =>
+            {
                 let detail = "the switch reports that the money came back; decide release instead";
                 return refuse(port, detail.into()).await;
             }
+            // The settlement is recorded, and another amount came back: what was sent is booked, and what came back by a correction.
+            FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt => {}
         },
         Some(QueryAnswer::Void { reject }) => {
-            return refuse(port, format!("the switch reports that the transfer is void: {reject}")).await;
+            let detail = format!("the switch reports that the transfer is void: {reject}");
+            if let Some(followed) = follow_void(port, VoidReason::Rejected, &detail).await? {
+                return Ok(followed);
+            }
         }
-        Some(QueryAnswer::Pending) => {
+        Some(QueryAnswer::Pending) if remembers => {
             return refuse(
                 port,
                 "the switch has not decided about the transfer yet; propose the decision again later".into(),
@@ -158,9 +175,10 @@ async fn debit<P: DecisionPort>(
         Some(QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail }) if remembers => {
             return refuse(port, format!("the query at the switch failed: {detail}")).await;
         }
-        // The switch has no answer, or is silent beyond its retention: the evidence counts.
+        // The switch has no answer, or is silent or undecided beyond its retention: the evidence counts.
         Some(
-            QueryAnswer::NotFound
+            QueryAnswer::Pending
+            | QueryAnswer::NotFound
             | QueryAnswer::NotListed { .. }
             | QueryAnswer::Ambiguous { .. }
             | QueryAnswer::OurFault { .. }
@@ -168,11 +186,42 @@ async fn debit<P: DecisionPort>(
         )
         | None => {}
     }
+    // The workflow recalled, and was answered. If the database lost the record, it would take the recall for one under way.
+    if let Some(answer) = answered_recall(reason) {
+        port.record_recall(answer).await?;
+    }
     Ok(match port.debit_by_decision().await? {
         DebitByDecisionRuling::Charge => DecisionOutcome::Settled,
         DebitByDecisionRuling::Ended(end) => DecisionOutcome::Ended(end),
         DebitByDecisionRuling::Refused(refusal) => return refuse(port, refusal.to_string()).await,
     })
+}
+
+/// How the recall was answered, if the payment needs an operator because of the answer.
+fn answered_recall(reason: OperatorReason) -> Option<RecallRecord> {
+    match reason {
+        OperatorReason::RecallRefused => Some(RecallRecord::Refused),
+        OperatorReason::RecallUnsupported => Some(RecallRecord::RecallUnsupported),
+        _ => None,
+    }
+}
+
+/// Records that the transfer is void, and follows it instead of the debit. `None` if a SUCCESS on record contradicts it: the first
+/// answer remains valid, the contradiction is an exception, and the evidence counts.
+async fn follow_void<P: DecisionPort>(
+    port: &P,
+    reason: VoidReason,
+    detail: &str,
+) -> Result<Option<DecisionOutcome>, P::Error> {
+    match port.record_void(reason).await? {
+        FinalStatusRuling::First | FinalStatusRuling::Same => {
+            let outcome = DecisionOutcome::FinalStatus(FinalStatus::Void);
+            close(port, outcome, &format!("{detail}; the workflow releases")).await.map(Some)
+        }
+        FinalStatusRuling::Contradicts | FinalStatusRuling::NoAttempt | FinalStatusRuling::Differs(_) => {
+            Ok(None)
+        }
+    }
 }
 
 /// Releases by decision, after a cancel, which leaves a tombstone if the switch supports tombstones.

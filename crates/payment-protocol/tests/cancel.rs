@@ -89,6 +89,7 @@ impl ScriptedPort {
             never_sent: false,
             accepted: false,
             has_doubtful_success: false,
+            may_have_other_id: false,
             deadline_ms: Some(DEADLINE_MS),
             cancelling_ms: 0,
         };
@@ -328,6 +329,8 @@ fn a_cancel_answer_that_is_undecided_leads_to_its_outcome() {
         // cancel answer           query answer   profile                 clock     outcome                         calls after begin
         // Undecided: a switch may repeat this answer under our key for ever. A definite status by query counts.
         (undecided(),              pending(),     &full,                  Past,     "retry",                        "cancel query"),
+        // Undecided beyond the retention: the switch need never decide, and operators do.
+        (undecided(),              pending(),     &full,                  Expired,  RETENTION_EXPIRED,              "cancel query"),
         (undecided(),              settled(),     &full,                  Before,   "settled",                      "cancel query settled"),
         (undecided(),              rejected(),    &full,                  Past,     "void",                         "cancel query void:Rejected"),
         (undecided(),              unknown(),     &full,                  Past,     "retry",                        "cancel query"),
@@ -354,7 +357,7 @@ fn a_cancel_answer_that_is_undecided_leads_to_its_outcome() {
 
 #[test]
 fn a_switch_that_cannot_cancel_is_decided_by_query_or_an_operator() {
-    use Clock::{Before, Expired, NoDate, Past, Skew};
+    use Clock::{Before, Expired, NoDate, Past, Retained, Skew};
     let no_cancel = SwitchProfile { can_cancel: false, ..full_profile() };
     let no_cancel_no_deadline =
         SwitchProfile { can_cancel: false, honours_deadline: false, ..full_profile() };
@@ -364,6 +367,8 @@ fn a_switch_that_cannot_cancel_is_decided_by_query_or_an_operator() {
         // cancel answer           query answer   profile                 clock     outcome                         calls after begin
         // A switch without cancel: the same table by query.
         (cancelled(),              pending(),     &no_cancel,             Past,     "retry",                        "query"),
+        (cancelled(),              pending(),     &no_cancel,             Retained, "retry",                        "query"),
+        (cancelled(),              pending(),     &no_cancel,             Expired,  RETENTION_EXPIRED,              "query"),
         (cancelled(),              settled(),     &no_cancel,             Expired,  "settled",                      "query settled"),
         (cancelled(),              rejected(),    &no_cancel,             Before,   "void",                         "query void:Rejected"),
         (cancelled(),              unknown(),     &no_cancel,             Before,   "retry in 6001 ms",             "query"),
@@ -407,6 +412,7 @@ fn a_recorded_final_status_decides_a_cancel_without_a_switch_request() {
 fn the_first_recorded_final_status_outranks_a_later_cancel_answer() {
     let rejected = || CancelAnswer::AlreadyRejected;
     let settled = || CancelAnswer::AlreadySettled(report());
+    let returned = || CancelAnswer::AlreadyReturned(report());
     #[rustfmt::skip]
     let table = [
         (rejected(), FinalStatusRuling::First,                       "void"),
@@ -418,6 +424,9 @@ fn the_first_recorded_final_status_outranks_a_later_cancel_answer() {
         (settled(),  FinalStatusRuling::Differs(Difference::Amount), "differs"),
         (settled(),  FinalStatusRuling::Differs(Difference::Switch), "differs"),
         (settled(),  FinalStatusRuling::NoAttempt,                   "operator: settled_without_attempt"),
+        // Nothing can settle any more: operators may release what another amount came back for.
+        (returned(), FinalStatusRuling::Differs(Difference::Amount), "operator: confirmation_mismatch"),
+        (returned(), FinalStatusRuling::NoAttempt,                   "operator: settled_without_attempt"),
     ];
     for (cancel, ruling, outcome) in table {
         let row = format!("{cancel:?} {ruling:?}");
@@ -488,6 +497,27 @@ fn an_accepted_transfer_that_the_switch_does_not_know_needs_an_operator() {
         let mut port = ScriptedPort::new(cancel.clone(), QueryAnswer::NotFound, clock);
         port.context.accepted = accepted;
         assert_eq!(port.attempt(&full_profile()).0, outcome, "{cancel:?} {clock:?} {accepted}");
+    }
+}
+
+/// A row that may be a second acceptance has another id than the transfer of the first: that the switch does not know this id proves
+/// nothing, today or later, and operators decide. An answer about the transfer itself counts.
+#[test]
+fn an_absence_proves_nothing_where_the_transfer_may_have_another_id() {
+    let closed = QueryAnswer::NotListed { complete_until_ms: Some(DEADLINE_MS + SKEW_MS + 101) };
+    let closing = SwitchProfile { settled_within_ms: Some(100), ..rail() };
+    for (cancel, query, profile, outcome) in [
+        (tombstoned(), unknown(), full_profile(), INCONCLUSIVE),
+        (CancelAnswer::NotFound, unknown(), full_profile(), INCONCLUSIVE),
+        (undecided(), unknown(), closing, INCONCLUSIVE),
+        (cancelled(), unknown(), full_profile(), "void"),
+        (CancelAnswer::AlreadyRejected, unknown(), full_profile(), "void"),
+    ] {
+        let row = format!("{cancel:?} {query:?}");
+        let mut port = ScriptedPort::new(cancel, query, Clock::Past);
+        port.statement = Some(closed.clone());
+        port.context.may_have_other_id = true;
+        assert_eq!(port.attempt(&profile).0, outcome, "{row}");
     }
 }
 

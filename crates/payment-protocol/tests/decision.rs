@@ -10,11 +10,11 @@ use futures::executor::block_on;
 use payment_protocol::cancel::{CancelAnswer, CancelContext, CancelPort, SwitchResponse, VoidReason};
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{Action, Decision, DecisionOutcome, DecisionPort, apply_decision};
-use payment_protocol::facts::FinalStatus;
+use payment_protocol::facts::{FinalStatus, RecallRecord};
 use payment_protocol::ids::DecisionId;
 use payment_protocol::keys::{CompensationKey, Reference};
 use payment_protocol::reject::Reject;
-use payment_protocol::report::SettledReport;
+use payment_protocol::report::{Difference, SettledReport};
 use payment_protocol::rules::{AskRuling, DebitByDecisionRuling, FinalStatusRuling, ReleaseByDecisionRuling};
 use payment_protocol::submit::QueryAnswer;
 use payment_protocol::{Payment, SwitchProfile};
@@ -42,8 +42,8 @@ impl CancelPort for ScriptedPort {
         unreachable!("a debit begins no cancel")
     }
 
-    async fn bound_deadline(&self, _: i64) -> Result<i64, ()> {
-        unreachable!("the switch has no statement")
+    async fn bound_deadline(&self, latest_ms: i64) -> Result<i64, ()> {
+        Ok(latest_ms)
     }
 
     async fn cancel(&self, _: &Reference, _: &CompensationKey) -> Result<SwitchResponse<CancelAnswer>, ()> {
@@ -62,12 +62,17 @@ impl CancelPort for ScriptedPort {
         )
     }
 
+    /// Complete, without the transfer.
     async fn statement(&self, _: &Reference) -> Result<SwitchResponse<QueryAnswer>, ()> {
-        unreachable!("the switch has no statement")
+        let answer = QueryAnswer::NotListed { complete_until_ms: Some(i64::MAX) };
+        self.record(
+            "statement",
+            SwitchResponse { answer, switch_now_ms: Some(0), first_attempt_age_ms: Some(self.age_ms) },
+        )
     }
 
     async fn record_void(&self, _: VoidReason) -> Result<FinalStatusRuling, ()> {
-        unreachable!("a debit records no void transfer")
+        self.record("void", self.ruling)
     }
 
     async fn record_settled(&self, _: &SettledReport) -> Result<FinalStatusRuling, ()> {
@@ -82,6 +87,11 @@ impl CancelPort for ScriptedPort {
 impl DecisionPort for ScriptedPort {
     async fn recorded(&self) -> Result<Option<DecisionOutcome>, ()> {
         Ok(None)
+    }
+
+    async fn record_recall(&self, answer: RecallRecord) -> Result<(), ()> {
+        let call = if answer == RecallRecord::Refused { "recall:refused" } else { "recall:unsupported" };
+        self.record(call, ())
     }
 
     async fn debit_by_decision(&self) -> Result<DebitByDecisionRuling, ()> {
@@ -105,6 +115,7 @@ fn debit(profile: &SwitchProfile, reason: OperatorReason, port: &ScriptedPort) -
         DecisionOutcome::Settled => "debited".into(),
         DecisionOutcome::FinalStatus(FinalStatus::Settled) => "follows: settled".into(),
         DecisionOutcome::FinalStatus(FinalStatus::Returned) => "follows: returned".into(),
+        DecisionOutcome::FinalStatus(FinalStatus::Void) => "follows: void".into(),
         DecisionOutcome::Refused { .. } => "refused".into(),
         other => format!("{other:?}"),
     };
@@ -114,7 +125,7 @@ fn debit(profile: &SwitchProfile, reason: OperatorReason, port: &ScriptedPort) -
 /// Every reason that permits a debit, with every answer of a switch within its retention.
 #[test]
 fn a_debit_by_decision_asks_the_switch_first_whatever_the_reason() {
-    use FinalStatusRuling::{Contradicts, First, NoAttempt, Same};
+    use FinalStatusRuling::{Contradicts, Differs, First, NoAttempt, Same};
     let no_answer = || QueryAnswer::NoAnswer { detail: "timeout".into() };
     let reasons: Vec<_> = OperatorReason::ALL
         .iter()
@@ -130,8 +141,22 @@ fn a_debit_by_decision_asks_the_switch_first_whatever_the_reason() {
         } else {
             ("debited", "query settled debit")
         };
-        // A switch that honours deadlines and does not know the transfer says that it is void.
-        let unknown = if follows { ("refused", "query close") } else { ("debited", "query debit") };
+        // A switch that honours deadlines and does not know the transfer says that it is void; not if it had accepted it.
+        let says_void = follows && reason != OperatorReason::AcceptedThenUnknown;
+        let unknown = if says_void { ("refused", "query close") } else { ("debited", "query debit") };
+        // What another amount came back for is released where operators may, else booked and corrected.
+        let returned_otherwise = if reason.allowed().contains(&Action::Release) {
+            ("refused", "query returned close")
+        } else {
+            ("debited", "query returned debit")
+        };
+        // The answer to the recall is on record before the debit, which it permits.
+        let recalled = match reason {
+            OperatorReason::RecallRefused => "recall:refused debit",
+            OperatorReason::RecallUnsupported => "recall:unsupported debit",
+            _ => "debit",
+        };
+        let void = || QueryAnswer::Void { reject: Reject::uncoded("no") };
         #[rustfmt::skip]
         let rows = [
             (QueryAnswer::Settled(report()),  First,       ("follows: settled", "query settled close")),
@@ -141,8 +166,12 @@ fn a_debit_by_decision_asks_the_switch_first_whatever_the_reason() {
             (QueryAnswer::Returned(report()), First,       ("follows: returned", "query returned close")),
             (QueryAnswer::Returned(report()), Same,        ("follows: returned", "query returned close")),
             (QueryAnswer::Returned(report()), Contradicts, ("follows: returned", "query returned close")),
-            (QueryAnswer::Returned(report()), NoAttempt,   ("refused", "query returned close")),
-            (QueryAnswer::Void { reject: Reject::uncoded("no") }, First, ("refused", "query close")),
+            (QueryAnswer::Returned(report()), NoAttempt,   returned_otherwise),
+            (QueryAnswer::Returned(report()), Differs(Difference::Amount), returned_otherwise),
+            (void(),                          First,       ("follows: void", "query void close")),
+            (void(),                          Same,        ("follows: void", "query void close")),
+            // A SUCCESS on record was the switch's first word.
+            (void(),                          Contradicts, ("debited", "query void debit")),
             (QueryAnswer::Pending,            First,       ("refused", "query close")),
             (no_answer(),                     First,       ("refused", "query close")),
             (QueryAnswer::NotFound,           First,       unknown),
@@ -152,23 +181,47 @@ fn a_debit_by_decision_asks_the_switch_first_whatever_the_reason() {
             let port =
                 ScriptedPort { query: query.clone(), age_ms: 5_000, ruling, calls: RefCell::default() };
             let applied = debit(&full_profile(), reason, &port);
-            assert_eq!(applied, (outcome.into(), calls.into()), "{reason} {query:?} {ruling:?}");
+            let calls = calls.replace("debit", recalled);
+            assert_eq!(applied, (outcome.into(), calls), "{reason} {query:?} {ruling:?}");
         }
     }
 }
 
-/// A silent switch blocks a decision for its retention and not for ever.
+/// A switch that is silent, or never decides, blocks a decision for its retention and not for ever.
 #[test]
-fn a_debit_by_decision_believes_the_evidence_when_the_switch_is_silent_beyond_its_retention() {
-    let silent = |age_ms| ScriptedPort {
-        query: QueryAnswer::NoAnswer { detail: "timeout".into() },
-        age_ms,
-        ruling: FinalStatusRuling::First,
-        calls: RefCell::default(),
-    };
+fn a_debit_by_decision_believes_the_evidence_when_the_switch_decides_nothing_beyond_its_retention() {
     let reason = OperatorReason::SwitchRetentionExpired;
-    assert_eq!(debit(&full_profile(), reason, &silent(RETENTION_MS - 1)).0, "refused");
-    assert_eq!(debit(&full_profile(), reason, &silent(RETENTION_MS)).0, "debited");
+    for query in [QueryAnswer::NoAnswer { detail: "timeout".into() }, QueryAnswer::Pending] {
+        let undecided = |age_ms| ScriptedPort {
+            query: query.clone(),
+            age_ms,
+            ruling: FinalStatusRuling::First,
+            calls: RefCell::default(),
+        };
+        assert_eq!(debit(&full_profile(), reason, &undecided(RETENTION_MS - 1)).0, "refused", "{query:?}");
+        assert_eq!(debit(&full_profile(), reason, &undecided(RETENTION_MS)).0, "debited", "{query:?}");
+    }
+}
+
+/// A complete statement without the transfer is an answer too: followed, unless what is on record contradicts it.
+#[test]
+fn a_debit_by_decision_follows_a_complete_statement_unless_a_success_is_on_record() {
+    use FinalStatusRuling::{Contradicts, First, NoAttempt};
+    let profile = SwitchProfile {
+        has_query: false,
+        has_statement: true,
+        settled_within_ms: Some(100),
+        ..full_profile()
+    };
+    for (reason, ruling, outcome) in [
+        (OperatorReason::QueriesSpent, First, "follows: void"),
+        (OperatorReason::RecallRefused, Contradicts, "debited"),
+        (OperatorReason::ConfirmationMismatch, NoAttempt, "debited"),
+    ] {
+        let port =
+            ScriptedPort { query: QueryAnswer::Pending, age_ms: 5_000, ruling, calls: RefCell::default() };
+        assert_eq!(debit(&profile, reason, &port).0, outcome, "{reason} {ruling:?}");
+    }
 }
 
 /// A switch without query and statement cannot be asked.

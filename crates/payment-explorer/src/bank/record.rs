@@ -229,6 +229,12 @@ impl Bank {
         !self.ended() && (self.attempts > 0 || self.attempts_uncertain)
     }
 
+    /// Whether the bank knows that the money came back.
+    #[must_use]
+    pub fn knows_of_return(&self) -> bool {
+        self.final_status == Some(FinalStatus::Returned) || self.return_stored || self.returned_unexpectedly
+    }
+
     /// Whether the customer or the bank is charged and not credited back.
     #[must_use]
     pub fn is_debited(&self) -> bool {

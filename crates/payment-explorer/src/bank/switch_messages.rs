@@ -120,7 +120,13 @@ impl Bank {
     }
 
     /// Begins a cancel attempt.
-    pub fn begin_cancel(&mut self, cause: &Cause, deadline_ms: i64, submit_scheduled: bool) -> CancelContext {
+    pub fn begin_cancel(
+        &mut self,
+        profile: &SwitchProfile,
+        cause: &Cause,
+        deadline_ms: i64,
+        submit_scheduled: bool,
+    ) -> CancelContext {
         self.attempts_uncertain |= rules::may_lack_attempts(&self.facts_now(), submit_scheduled);
         let facts = self.facts_now();
         let context = CancelContext {
@@ -129,6 +135,7 @@ impl Bank {
             never_sent: rules::never_sent(&facts),
             accepted: self.is_accepted(),
             has_doubtful_success: rules::has_doubtful_success(&facts),
+            may_have_other_id: self.may_have_other_id(profile),
             deadline_ms: (self.attempts > 0).then_some(deadline_ms),
             cancelling_ms: 0,
         };
@@ -237,9 +244,21 @@ impl Bank {
         self.accepted || self.has_unbooked_return
     }
 
+    /// Whether the row may be a second acceptance, under whose id the switch does not know the transfer.
+    fn may_have_other_id(&self, profile: &SwitchProfile) -> bool {
+        profile.id_scheme.has_time() && self.resumes > 0 && self.attempts == 0
+    }
+
     /// Records that the transfer is void.
-    pub fn record_void(&mut self, reason: VoidReason) -> FinalStatusRuling {
+    pub fn record_void(&mut self, profile: &SwitchProfile, reason: VoidReason) -> FinalStatusRuling {
         let facts = self.facts_now();
+        let is_absence = matches!(
+            reason,
+            VoidReason::Tombstoned | VoidReason::DeadlinePassed | VoidReason::NotInClosedStatement
+        );
+        if is_absence && self.may_have_other_id(profile) {
+            return FinalStatusRuling::NoAttempt;
+        }
         if !rules::void_is_believed(&facts, reason, self.is_accepted()) {
             return FinalStatusRuling::NoAttempt;
         }
@@ -264,9 +283,10 @@ impl Bank {
 
     /// Stores a callback with RETURNED. Returns whether the workflow must be signalled.
     pub fn store_returned(&mut self, payment: &Payment, report: &SettledReport) -> bool {
-        self.return_stored = true;
         let open = !self.ended();
         let ruling = self.write_returned(payment, report, false);
+        // Another amount is an exception, and for operators.
+        self.return_stored |= !matches!(ruling, FinalStatusRuling::Differs(_));
         open && matches!(ruling, FinalStatusRuling::First | FinalStatusRuling::Same)
     }
 

@@ -51,6 +51,13 @@ fn switch(list: &mut MoveList<'_>) {
             },
             || "the receiving bank returns the money by a message of its own".into(),
         );
+        list.switch_fault(
+            |next| {
+                next.switch.transfers[settled] = TransferStatus::Returned;
+                next.switch.returned_other_amount = true;
+            },
+            || "the receiving bank returns another amount".into(),
+        );
     }
     let transfers = &list.from.switch.transfers;
     if !list.from.switch.silent {
@@ -66,6 +73,13 @@ fn switch(list: &mut MoveList<'_>) {
     let Some(pending) = transfers.iter().position(|status| *status == TransferStatus::Pending) else {
         return;
     };
+    if list.from.switch.stuck {
+        return;
+    }
+    // A rail whose statement is complete has decided.
+    if list.model.statement_closes().is_none() {
+        list.switch_fault(|next| next.switch.stuck = true, || "the switch never decides the transfer".into());
+    }
     // The statement is complete: what is not decided by now is not settled any more.
     if list.model.statement_closes().is_some_and(|closes| list.from.clock >= closes) {
         list.benign(
@@ -133,8 +147,11 @@ fn callbacks(list: &mut MoveList<'_>) {
     }
     let rejected = switch.transfers.contains(&TransferStatus::Rejected);
     let report = &model.report;
-    if switch.returned() && !bank.return_stored {
-        list.optional(|next| returned(next, model, report), || "callback RETURNED".into());
+    let returned_report = model.returned_report(switch);
+    let is_differing_return_known =
+        switch.returned_other_amount && bank.exceptions.contain(Exception::ConfirmationMismatch);
+    if switch.returned() && !bank.return_stored && !is_differing_return_known {
+        list.optional(|next| returned(next, model, &returned_report), || "callback RETURNED".into());
     }
     if money_left && !bank.success_stored {
         list.optional(|next| success(next, model, report), || "callback SUCCESS".into());

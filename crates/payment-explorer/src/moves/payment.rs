@@ -1,6 +1,7 @@
 //! The workflow's present call: a step of our ledger, an attempt at the switch, or a wait.
 
 use payment_protocol::cancel::CancelAttemptOutcome;
+use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::port::{
     AccountLockOutcome, CancelOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
 };
@@ -377,4 +378,9 @@ fn complete(model: &Model, next: &mut State, call: &PortCall, outcome: &AttemptO
         }
     };
     reply_to(model, next, call, reply);
+    if let AttemptOutcome::ApplyDecision(DecisionOutcome::Refused { .. } | DecisionOutcome::RetryCancel) =
+        outcome
+    {
+        next.allow_another_decision(model);
+    }
 }

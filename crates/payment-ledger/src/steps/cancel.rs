@@ -45,6 +45,7 @@ impl Ledger {
             never_sent: rules::never_sent(facts),
             accepted: is_accepted(&mut tx, &locked).await?,
             has_doubtful_success: rules::has_doubtful_success(facts),
+            may_have_other_id: locked.may_have_other_id(),
             deadline_ms: locked.submit_deadline.map(|at| at.as_millisecond()),
             cancelling_ms: locked.cancelling_ms,
         };

@@ -171,11 +171,13 @@ impl SimulatedSide {
                 debug(&recorded.map(transfer_id))
             }
             Op::Reconcile => variant(&bank.reconcile_submission()),
-            Op::BeginCancel(cause) => begun(&bank.begin_cancel(cause, 0, is_submit_scheduled(cause))),
+            Op::BeginCancel(cause) => {
+                begun(&bank.begin_cancel(&of.profile, cause, 0, is_submit_scheduled(cause)))
+            }
             Op::BeginQuery => debug(&bank.begin_query(&of.profile, 0)),
             Op::QueriedSettled => debug(&bank.record_settled(of, report)),
             Op::QueriedReturned => debug(&bank.record_returned(of, report)),
-            Op::Void(reason) => debug(&bank.record_void(*reason)),
+            Op::Void(reason) => debug(&bank.record_void(&of.profile, *reason)),
             Op::Return(n) => {
                 bank.store_return(of, *n);
                 String::new()

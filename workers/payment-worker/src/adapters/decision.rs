@@ -4,6 +4,7 @@ use payment_ledger::LedgerError;
 use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::cause::Cause;
 use payment_protocol::decision::{Decision, DecisionOutcome, DecisionPort};
+use payment_protocol::facts::RecallRecord;
 use payment_protocol::rules::{DebitByDecisionRuling, ReleaseByDecisionRuling};
 
 use super::cancel::CancelAdapter;
@@ -19,6 +20,12 @@ impl<'a> CancelAdapter<'a, &'a Decision> {
 impl DecisionPort for CancelAdapter<'_, &Decision> {
     async fn recorded(&self) -> Result<Option<DecisionOutcome>, LedgerError> {
         self.session.ledger.decision_outcome(&self.decision.decision_id).await
+    }
+
+    async fn record_recall(&self, answer: RecallRecord) -> Result<(), LedgerError> {
+        let (ledger, payment) = (self.session.ledger, self.session.payment);
+        let reason = "answered before the decision";
+        ledger.record_recall(&payment.payment_id, answer, reason).await.map(|_| ())
     }
 
     async fn debit_by_decision(&self) -> Result<DebitByDecisionRuling, LedgerError> {

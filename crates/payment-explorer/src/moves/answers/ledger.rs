@@ -1,6 +1,7 @@
 //! The replies of our ledger.
 
 use payment_protocol::cause::Cause;
+use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::DecisionId;
 use payment_protocol::profile::Strategy;
 use payment_protocol::rules::{
@@ -74,13 +75,20 @@ fn ledger_reply(
         AttemptCall::RecordReturned(report) => {
             AttemptReply::FinalStatus(next.bank.record_returned(model.payment(), report))
         }
-        AttemptCall::RecordVoid(reason) => AttemptReply::FinalStatus(next.bank.record_void(*reason)),
+        AttemptCall::RecordVoid(reason) => {
+            AttemptReply::FinalStatus(next.bank.record_void(model.profile(), *reason))
+        }
         AttemptCall::Begin => {
             let (cause, submit_scheduled) = match activity {
                 Activity::Cancel(cause, submit_scheduled) => (cause.clone(), *submit_scheduled),
                 _ => (Cause::ReleasedByDecision, true),
             };
-            AttemptReply::Begin(next.bank.begin_cancel(&cause, DEADLINE_MS, submit_scheduled))
+            AttemptReply::Begin(next.bank.begin_cancel(
+                model.profile(),
+                &cause,
+                DEADLINE_MS,
+                submit_scheduled,
+            ))
         }
         AttemptCall::BeginQuery => {
             let age_ms = model.age_ms(next.clock);
@@ -129,9 +137,12 @@ fn apply_falsely(
     }
 }
 
-/// Whether the evidence for a debit by decision is true.
+/// Whether the evidence for a debit by decision is true. Money that left on record and came back by no report is booked twice: by the debit
+/// and by a correction.
 fn may_debit(next: &State, model: &Model) -> bool {
-    next.bank.ended() || (next.switch.settled() && !next.is_being_recalled(model))
+    let left_on_record = next.bank.final_status == Some(FinalStatus::Settled) && !next.bank.knows_of_return();
+    let has_left = next.switch.settled() || (left_on_record && next.switch.returned());
+    next.bank.ended() || (has_left && !next.is_being_recalled(model))
 }
 
 /// Whether the evidence for a release by decision is true.

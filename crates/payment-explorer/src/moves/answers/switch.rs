@@ -90,7 +90,7 @@ pub(super) fn repeat(results: &mut CallResults<'_>) {
         let report = results.model.report.clone();
         let answer = match (after.query(), reject(results.model, result)) {
             (QueryResult::Settled, _) => QueryAnswer::Settled(report),
-            (QueryResult::Returned, _) => QueryAnswer::Returned(report),
+            (QueryResult::Returned, _) => QueryAnswer::Returned(results.model.returned_report(&after)),
             (QueryResult::Pending, _) | (QueryResult::NotFound | QueryResult::Void, None) => {
                 QueryAnswer::Pending
             }
@@ -148,7 +148,8 @@ pub(super) fn cancel(results: &mut CallResults<'_>, own_reference: bool) {
             ("the switch had settled the transfer", CancelAnswer::AlreadySettled(report))
         }
         CancelResult::AlreadyReturned => {
-            ("the switch had returned the money", CancelAnswer::AlreadyReturned(report))
+            let returned = results.model.returned_report(&results.from.switch);
+            ("the switch had returned the money", CancelAnswer::AlreadyReturned(returned))
         }
         CancelResult::NotFound => ("the switch does not find the transfer", CancelAnswer::NotFound),
         CancelResult::Undecided => ("the switch repeats: in process", in_process()),
@@ -216,7 +217,8 @@ pub(in crate::moves) fn query(results: &mut CallResults<'_>, result: QueryResult
         QueryResult::Pending => ("the switch has not decided", QueryAnswer::Pending),
         QueryResult::Settled => ("the switch reports settled", QueryAnswer::Settled(report.clone())),
         QueryResult::Returned => {
-            ("the switch reports that the money came back", QueryAnswer::Returned(report.clone()))
+            let returned = results.model.returned_report(&results.from.switch);
+            ("the switch reports that the money came back", QueryAnswer::Returned(returned))
         }
         QueryResult::Void => {
             let reject = results.model.reject(RejectMeaning::Dead);
