@@ -122,6 +122,30 @@ async fn s0_10_a_debit_decision_is_refused_if_the_transfer_is_void() -> anyhow::
     Ok(())
 }
 
+/// The database loses the close of a refused decision. The workflow answers its repeated delivery, and bars no other decision.
+#[tokio::test]
+async fn s0_10_a_refused_decision_whose_close_is_lost_bars_no_other() -> anyhow::Result<()> {
+    let system = System::start("lost-close", no_proof_of_absence()).await?;
+    let payment = undecided_payment(&system, not_found("reject")).await?;
+    system.switch.set_default_behaviour(json!({})).await?;
+    let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
+    assert!(matches!(outcome(&system, &decision).await?, DecisionOutcome::Refused { .. }));
+    wait_until_inbox_empty(&system).await?;
+    sqlx::raw_sql(
+        "BEGIN; SET LOCAL session_replication_role = replica;
+         UPDATE decisions SET status = 'confirmed', outcome = NULL, detail = NULL, closed_at = NULL;
+         UPDATE inbox SET delivered_at = NULL, next_delivery_at = now() WHERE kind = 'decision'; COMMIT",
+    )
+    .execute(&system.database.pool)
+    .await?;
+    assert!(matches!(outcome(&system, &decision).await?, DecisionOutcome::Refused { .. }));
+    let next = decide(&system, &payment.payment_id, Action::Release).await?;
+    assert_eq!(outcome(&system, &next).await?, DecisionOutcome::FinalStatus(FinalStatus::Void));
+    system.wait_for_state(&payment.payment_id, "timed_out").await?;
+    assert_eq!(system.audit().await?.debited, 0);
+    Ok(())
+}
+
 #[tokio::test]
 async fn s2_1_a_worker_crash_while_applying_a_decision_debits_once() -> anyhow::Result<()> {
     let mut system = System::start("decided-dies", no_proof_of_absence()).await?;

@@ -14,22 +14,24 @@ pub(crate) async fn deliver_to_workflow(app: &App, message: &InboxMessage) {
         .with(attribute::WORKFLOW_ID, message.workflow_id.clone())
         .start();
     let delivery = span.run(app.signaller.deliver(message)).await;
-    if delivery != InboxDeliveryOutcome::Delivered {
+    if !matches!(delivery, InboxDeliveryOutcome::Delivered | InboxDeliveryOutcome::Applied(_)) {
         span.fail("not delivered; the background-worker delivers it later");
     }
     drop(span);
     let outcome = match delivery {
-        InboxDeliveryOutcome::Delivered => match app.ledger.mark_delivered(message.inbox_id).await {
-            Ok(()) => "delivered",
-            Err(error) => {
-                tracing::warn!(
-                    payment.id = %message.payment_id,
-                    error = &error as &dyn std::error::Error,
-                    "the payments-api delivered an inbox message to its workflow but could not mark it as delivered; the background-worker delivers the message again"
-                );
-                "not_marked"
+        InboxDeliveryOutcome::Delivered | InboxDeliveryOutcome::Applied(_) => {
+            match app.ledger.mark_delivered(message.inbox_id).await {
+                Ok(()) => "delivered",
+                Err(error) => {
+                    tracing::warn!(
+                        payment.id = %message.payment_id,
+                        error = &error as &dyn std::error::Error,
+                        "the payments-api delivered an inbox message to its workflow but could not mark it as delivered; the background-worker delivers the message again"
+                    );
+                    "not_marked"
+                }
             }
-        },
+        }
         // Operator decisions are not delivered here; the background worker closes one that is refused.
         InboxDeliveryOutcome::NotDelivered { detail } | InboxDeliveryOutcome::Rejected { detail } => {
             tracing::info!(

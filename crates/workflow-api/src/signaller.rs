@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use payment_protocol::decision::Decision;
+use payment_protocol::decision::{Decision, DecisionOutcome};
 use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
 use temporalio_client::errors::WorkflowInteractionError;
@@ -10,7 +10,7 @@ use temporalio_client::{UntypedSignal, WorkflowSignalOptions};
 use temporalio_common::data_converters::{PayloadConverter, RawValue};
 
 use crate::client::{LazyClient, NotFoundReason, not_found_reason};
-use crate::updates::{REJECTION_WAIT, UpdateError, UpdateSender};
+use crate::updates::{REJECTION_WAIT, UpdateError, UpdateOutcome, UpdateSender};
 use crate::{CANCEL_REQUESTED, FINAL_STATUS_RECORDED, SWITCH_CONFIRMED, SwitchConfirmed, TemporalOptions};
 
 /// Time for one delivery, connecting included.
@@ -21,6 +21,8 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_secs(2);
 pub enum InboxDeliveryOutcome {
     /// The workflow has the message, or is closed and needs none. A decision was accepted, not yet applied.
     Delivered,
+    /// The workflow answers with the outcome of the decision, which it has applied.
+    Applied(DecisionOutcome),
     /// The workflow does not have the message; deliver again.
     NotDelivered {
         /// Why the message is not delivered.
@@ -102,7 +104,8 @@ impl Signaller {
     async fn deliver_decision(&self, workflow_id: &str, decision: &Decision) -> InboxDeliveryOutcome {
         let sender = UpdateSender::with_client(self.client.clone());
         match sender.send(workflow_id, decision, REJECTION_WAIT).await {
-            Ok(_) => InboxDeliveryOutcome::Delivered,
+            Ok(UpdateOutcome::Accepted) => InboxDeliveryOutcome::Delivered,
+            Ok(UpdateOutcome::Completed(outcome)) => InboxDeliveryOutcome::Applied(outcome),
             Err(UpdateError::Rejected { detail }) => InboxDeliveryOutcome::Rejected { detail },
             // The payment is open: after a closed workflow another run follows and awaits the operator again.
             Err(other) => not_delivered(other.to_string()),

@@ -59,6 +59,7 @@ async fn deliver(replies: &[(&str, Reply)], ended: bool, kind: InboxMessageKind)
     };
     match Signaller::new(options(&server), "test").deliver(&message).await {
         InboxDeliveryOutcome::Delivered => "delivered",
+        InboxDeliveryOutcome::Applied(_) => "applied",
         InboxDeliveryOutcome::NotDelivered { .. } => "not delivered",
         InboxDeliveryOutcome::Rejected { .. } => "rejected",
     }

@@ -98,7 +98,7 @@ async fn deliver_in_order(
     for message in messages {
         let span = delivery_span(ledger, message).await;
         let delivery = span.run(signaller.deliver(message)).await;
-        if delivery != InboxDeliveryOutcome::Delivered {
+        if !matches!(delivery, InboxDeliveryOutcome::Delivered | InboxDeliveryOutcome::Applied(_)) {
             span.fail("not delivered");
         }
         drop(span);
@@ -127,7 +127,8 @@ async fn delivery_span(ledger: &Ledger, message: &InboxMessage) -> Span {
 }
 
 /// A decision is delivered until its outcome is recorded, since the workflow run that accepted it may be lost before it
-/// applies it. A decision that the payment can never apply is closed as refused.
+/// applies it. A decision that the payment can never apply is closed as refused. One that the workflow refused, or followed by another
+/// cancel, is closed again: the database may have lost the close, and an open decision bars every other.
 async fn is_decision_closed(
     ledger: &Ledger,
     decision: &Decision,
@@ -137,6 +138,14 @@ async fn is_decision_closed(
         let outcome = DecisionOutcome::Refused { detail: detail.clone() };
         ledger.close_decision(&decision.decision_id, &outcome, detail).await?;
         return Ok(true);
+    }
+    if let InboxDeliveryOutcome::Applied(
+        outcome @ (DecisionOutcome::Refused { .. } | DecisionOutcome::RetryCancel),
+    ) = delivery
+    {
+        ledger
+            .close_decision(&decision.decision_id, outcome, "the payment's workflow had applied it")
+            .await?;
     }
     Ok(ledger.decision_outcome(&decision.decision_id).await?.is_some())
 }
