@@ -53,7 +53,7 @@ impl PaymentExplanation {
 }
 
 /// Queries the switch before the correction of an exception moves money. Where it cannot be queried, the evidence of two operators counts:
-/// at once if payctl may not query it, and after its retention if it gives no answer, for example because it is gone.
+/// at once if payctl may not query it, and after its retention if it gives no answer or never decides, for example because it is gone.
 ///
 /// # Errors
 /// The switch contradicts the correction or has not decided, or it gave no answer.
@@ -181,6 +181,8 @@ mod tests {
             (Correction::ReturnCredit, "contradictory_final_status", [false, true,  true,  true,     false]),
             (Correction::ReturnCredit, "returned_after_debit",     [true,  true,    true,  true,     false]),
             (Correction::ReturnCredit, "debited_to_claims",        [true,  true,    true,  true,     false]),
+            // Nobody opens an exception to credit what the switch says is settled.
+            (Correction::ReturnCredit, "opened_by_operator",       [false, true,    true,  true,     false]),
         ];
         for (correction, exception, expected) in table {
             let allowed = answers.each_ref().map(|answer| agrees(correction, exception, answer));

@@ -140,6 +140,27 @@ async fn a_late_debit_with_payctl_needs_two_operators_and_posts_once() {
     mock.stop().await;
 }
 
+#[tokio::test]
+async fn an_exception_opened_with_payctl_permits_a_correction() {
+    let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
+    let bank = Bank::with_switch(&mock.url).await;
+    let open = bank.submitted("open").await;
+    let error = decide(&bank, &["open-exception", open.id.as_str()], "Ann", &[]).await.refused();
+    assert!(error.contains("still open"), "{error}");
+    let released = bank.released("released").await;
+    let opened = decide(&bank, &["open-exception", released.id.as_str()], "Ann", &["--json"]).await.success();
+    let opened: serde_json::Value = serde_json::from_str(&opened).unwrap();
+    let number = opened["exception_id"].to_string();
+    assert_eq!(bank.json(&["exceptions"]).await["exceptions"][0]["kind"], "opened_by_operator");
+    let evidence = ["--evidence", "letter 7", "--json"];
+    let proposed = decide(&bank, &["late-debit", &number], "Ann", &evidence).await.success();
+    let id = decision_id(&serde_json::from_str(&proposed).unwrap());
+    mock.settle(&released.reference, AMOUNT_MINOR).await;
+    decide(&bank, &["confirm", id.as_str()], "Bob", &[]).await.success();
+    assert_eq!(bank.available("released").await, 8_750);
+    mock.stop().await;
+}
+
 /// Like every decision that moves money, a correction queries the switch first.
 #[tokio::test]
 async fn a_payctl_correction_that_the_switch_contradicts_is_refused() {

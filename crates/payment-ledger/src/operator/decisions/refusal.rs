@@ -97,7 +97,7 @@ pub enum DecisionRefusedError {
     PaymentOpen(PaymentState),
     /// Late debit of a returned payment.
     #[error(
-        "the money of the payment came back, so there is nothing to debit; close the exception, or open one with payctl decide open-exception if the switch reported the return in error"
+        "the money of the payment came back, so there is nothing to debit; close the exception, or open one with payctl decide open-exception if the switch reported the return in error and says so today"
     )]
     MoneyReturned,
     /// Late debit of a debited payment.
