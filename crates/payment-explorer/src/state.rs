@@ -302,7 +302,8 @@ impl State {
         if is_walked && is_closed && !is_delivered_again && !self.attempts().any(applies) {
             self.messages.retain(|event| !is_decided(event));
             self.bank.decision = None;
-            self.budget.decisions += 1;
+            // A failover may have brought back an earlier decision.
+            self.budget.decisions = (self.budget.decisions + 1).min(model.bounds.decisions);
         }
     }
 

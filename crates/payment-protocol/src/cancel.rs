@@ -279,6 +279,8 @@ async fn decide_by_query<P: CancelPort>(
         },
     };
     Ok(match outcome {
+        // Operators decide about a return of another amount.
+        CancelAttemptOutcome::Undecidable(OperatorReason::ConfirmationMismatch) => outcome,
         // It decides when it is closed.
         CancelAttemptOutcome::Undecidable(_) if statement_closes => {
             retry(profile, context, "the statement, which is not complete yet, decides")

@@ -146,10 +146,10 @@ text_enum!(
         /// The switch reported SUCCESS with another amount, currency, reference or name. A later
         /// matching report still settles the payment.
         ConfirmationMismatch = "confirmation_mismatch",
-        /// The switch's retention of references has expired: its answers prove nothing any more.
+        /// The switch's retention of references has expired without a decision of the switch: what it says now proves nothing any more.
         SwitchRetentionExpired = "switch_retention_expired",
         /// The switch does not know the transfer, and its profile has neither tombstones nor deadlines that
-        /// would make this answer conclusive.
+        /// would make this answer conclusive; or the transfer may be out by another id than the one on record.
         NotFoundIsInconclusive = "not_found_is_inconclusive",
         /// The profile offers neither cancel nor query; only a callback can move the payment.
         NoCancelOrQuery = "no_cancel_or_query",

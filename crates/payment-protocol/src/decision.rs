@@ -105,24 +105,28 @@ async fn debit<P: DecisionPort>(
         && is_void_by_statement(port, &payment.profile, None, listed).await?
     {
         let detail = "the statement is complete and does not list the transfer";
-        if let Some(followed) = follow_void(port, VoidReason::NotInClosedStatement, detail).await? {
-            return Ok(followed);
+        if let Some(outcome) = void(port, reason, VoidReason::NotInClosedStatement, detail).await? {
+            return Ok(outcome);
         }
     }
     let response = look.answer();
     // Within its retention, a switch that honours deadlines reports a void transfer as not found: cancel again.
     let conclusive = payment.profile.has_query && payment.profile.honours_deadline;
-    let remembers = response
-        .as_ref()
-        .is_some_and(|response| !retention_expired(response.first_attempt_age_ms, &payment.profile));
+    // Without an attempt on record, the age of the transfer is unknown.
+    let remembers = response.as_ref().is_some_and(|response| {
+        response.first_attempt_age_ms.is_some()
+            && !retention_expired(response.first_attempt_age_ms, &payment.profile)
+    });
     match response.map(|response| response.answer) {
-        // A recorded settlement stays, even if the switch forgets it; and a cancel has found already that the switch forgot what it
-        // had accepted.
+        // A recorded settlement stays, even if the switch forgets it; and a cancel may have found already that this answer proves nothing.
         Some(QueryAnswer::NotFound)
             if conclusive
                 && remembers
                 && reason.follows_switch()
-                && reason != OperatorReason::AcceptedThenUnknown =>
+                && !matches!(
+                    reason,
+                    OperatorReason::AcceptedThenUnknown | OperatorReason::NotFoundIsInconclusive
+                ) =>
         {
             return refuse(port, "the switch does not know the transfer; decide retry_cancel instead".into())
                 .await;
@@ -156,13 +160,13 @@ async fn debit<P: DecisionPort>(
                 let detail = "the switch reports that the money came back; decide release instead";
                 return refuse(port, detail.into()).await;
             }
-            // The settlement is recorded, and another amount came back: what was sent is booked, and what came back by a correction.
+            // Only a debit is allowed: what was sent is booked, and what came back by a correction.
             FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt => {}
         },
         Some(QueryAnswer::Void { reject }) => {
             let detail = format!("the switch reports that the transfer is void: {reject}");
-            if let Some(followed) = follow_void(port, VoidReason::Rejected, &detail).await? {
-                return Ok(followed);
+            if let Some(outcome) = void(port, reason, VoidReason::Rejected, &detail).await? {
+                return Ok(outcome);
             }
         }
         Some(QueryAnswer::Pending) if remembers => {
@@ -206,14 +210,19 @@ fn answered_recall(reason: OperatorReason) -> Option<RecallRecord> {
     }
 }
 
-/// Records that the transfer is void, and follows it instead of the debit. `None` if a SUCCESS on record contradicts it: the first
-/// answer remains valid, the contradiction is an exception, and the evidence counts.
-async fn follow_void<P: DecisionPort>(
+/// The switch says that the transfer is void: the debit is refused, and a cancel follows the answer. Where the switch's SUCCESS is on
+/// record and no cancel can be decided, the answer is recorded. `None` if the SUCCESS contradicts it there: it was the first answer and
+/// remains valid, the contradiction is an exception, and the evidence counts.
+async fn void<P: DecisionPort>(
     port: &P,
-    reason: VoidReason,
+    operator_reason: OperatorReason,
+    void_reason: VoidReason,
     detail: &str,
 ) -> Result<Option<DecisionOutcome>, P::Error> {
-    match port.record_void(reason).await? {
+    if operator_reason.allowed().contains(&Action::Release) {
+        return refuse(port, format!("{detail}; decide release instead")).await.map(Some);
+    }
+    match port.record_void(void_reason).await? {
         FinalStatusRuling::First | FinalStatusRuling::Same => {
             let outcome = DecisionOutcome::FinalStatus(FinalStatus::Void);
             close(port, outcome, &format!("{detail}; the workflow releases")).await.map(Some)

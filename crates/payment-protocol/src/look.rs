@@ -33,7 +33,8 @@ impl Look {
                         detail: format!("the switch may be queried in {wait_ms} ms"),
                     },
                     switch_now_ms: None,
-                    first_attempt_age_ms: None,
+                    // The switch will answer: until then its silence proves nothing, as of a young transfer.
+                    first_attempt_age_ms: Some(0),
                 }),
                 Some(AskRuling::Ask | AskRuling::Spent) | None => listed,
             },

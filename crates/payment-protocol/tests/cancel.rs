@@ -578,6 +578,7 @@ fn a_query_that_the_switch_would_refuse_is_not_sent_and_spent_queries_lead_to_th
         (Spent,   pending(),   not_listed(closed), rail_ref(),   Clock::Past,   spent,                  "ask statement"),
         (Spent,   pending(),   not_listed(open),   &closing,      Clock::Past,   "retry",                "ask statement"),
         (Spent,   pending(),   not_listed(closed), &closing,      Clock::Past,   "void",                 "ask statement void:NotInClosedStatement"),
+        (Spent,   pending(),   Some(returned()),   &closing,      Clock::Past,   "void",                 "ask statement returned"),
         (Spent,   pending(),   None,               &no_statement, Clock::Past,   spent,                  "ask"),
         // "Not found" is believed after the deadline, or the statement decides.
         (Ask,     unknown(),   not_listed(None),   rail_ref(),   Clock::Past,   "void",                 "ask query statement void:DeadlinePassed"),
@@ -592,6 +593,19 @@ fn a_query_that_the_switch_would_refuse_is_not_sent_and_spent_queries_lead_to_th
         let expected = (outcome.to_owned(), format!("begin {calls}"));
         assert_eq!(port.attempt(profile), expected, "row {n}");
     }
+}
+
+/// A return of another amount waits for no complete statement.
+#[test]
+fn a_return_of_another_amount_calls_operators_at_once() {
+    let closing = SwitchProfile { settled_within_ms: Some(100), ..rail() };
+    let port = ScriptedPort {
+        query_ruling: AskRuling::Spent,
+        statement: Some(returned()),
+        ruling: FinalStatusRuling::Differs(Difference::Amount),
+        ..ScriptedPort::new(undecided(), pending(), Clock::Before)
+    };
+    assert_eq!(port.attempt(&closing).0, "operator: confirmation_mismatch");
 }
 
 /// [`rail`], once.

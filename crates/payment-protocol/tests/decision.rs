@@ -23,7 +23,7 @@ use support::{RETENTION_MS, full_profile, payment, report};
 /// A switch that answers the query, and a ledger that records the settlement as `ruling` says.
 struct ScriptedPort {
     query: QueryAnswer,
-    age_ms: u64,
+    age_ms: Option<u64>,
     ruling: FinalStatusRuling,
     calls: RefCell<Vec<&'static str>>,
 }
@@ -58,7 +58,7 @@ impl CancelPort for ScriptedPort {
         let answer = self.query.clone();
         self.record(
             "query",
-            SwitchResponse { answer, switch_now_ms: Some(0), first_attempt_age_ms: Some(self.age_ms) },
+            SwitchResponse { answer, switch_now_ms: Some(0), first_attempt_age_ms: self.age_ms },
         )
     }
 
@@ -67,7 +67,7 @@ impl CancelPort for ScriptedPort {
         let answer = QueryAnswer::NotListed { complete_until_ms: Some(i64::MAX) };
         self.record(
             "statement",
-            SwitchResponse { answer, switch_now_ms: Some(0), first_attempt_age_ms: Some(self.age_ms) },
+            SwitchResponse { answer, switch_now_ms: Some(0), first_attempt_age_ms: self.age_ms },
         )
     }
 
@@ -142,13 +142,21 @@ fn a_debit_by_decision_asks_the_switch_first_whatever_the_reason() {
             ("debited", "query settled debit")
         };
         // A switch that honours deadlines and does not know the transfer says that it is void; not if it had accepted it.
-        let says_void = follows && reason != OperatorReason::AcceptedThenUnknown;
+        let proves_nothing =
+            matches!(reason, OperatorReason::AcceptedThenUnknown | OperatorReason::NotFoundIsInconclusive);
+        let says_void = follows && !proves_nothing;
         let unknown = if says_void { ("refused", "query close") } else { ("debited", "query debit") };
         // What another amount came back for is released where operators may, else booked and corrected.
         let returned_otherwise = if reason.allowed().contains(&Action::Release) {
             ("refused", "query returned close")
         } else {
             ("debited", "query returned debit")
+        };
+        // Operators who may release decide that; for the others a SUCCESS was the switch's first word, unless its record is lost.
+        let (void_first, void_after_success) = if reason.allowed().contains(&Action::Release) {
+            (("refused", "query close"), ("refused", "query close"))
+        } else {
+            (("follows: void", "query void close"), ("debited", "query void debit"))
         };
         // The answer to the recall is on record before the debit, which it permits.
         let recalled = match reason {
@@ -168,10 +176,9 @@ fn a_debit_by_decision_asks_the_switch_first_whatever_the_reason() {
             (QueryAnswer::Returned(report()), Contradicts, ("follows: returned", "query returned close")),
             (QueryAnswer::Returned(report()), NoAttempt,   returned_otherwise),
             (QueryAnswer::Returned(report()), Differs(Difference::Amount), returned_otherwise),
-            (void(),                          First,       ("follows: void", "query void close")),
-            (void(),                          Same,        ("follows: void", "query void close")),
-            // A SUCCESS on record was the switch's first word.
-            (void(),                          Contradicts, ("debited", "query void debit")),
+            (void(),                          First,       void_first),
+            (void(),                          Same,        void_first),
+            (void(),                          Contradicts, void_after_success),
             (QueryAnswer::Pending,            First,       ("refused", "query close")),
             (no_answer(),                     First,       ("refused", "query close")),
             (QueryAnswer::NotFound,           First,       unknown),
@@ -179,7 +186,7 @@ fn a_debit_by_decision_asks_the_switch_first_whatever_the_reason() {
         ];
         for (query, ruling, (outcome, calls)) in rows {
             let port =
-                ScriptedPort { query: query.clone(), age_ms: 5_000, ruling, calls: RefCell::default() };
+                ScriptedPort { query: query.clone(), age_ms: Some(5_000), ruling, calls: RefCell::default() };
             let applied = debit(&full_profile(), reason, &port);
             let calls = calls.replace("debit", recalled);
             assert_eq!(applied, (outcome.into(), calls), "{reason} {query:?} {ruling:?}");
@@ -198,14 +205,18 @@ fn a_debit_by_decision_believes_the_evidence_when_the_switch_decides_nothing_bey
             ruling: FinalStatusRuling::First,
             calls: RefCell::default(),
         };
-        assert_eq!(debit(&full_profile(), reason, &undecided(RETENTION_MS - 1)).0, "refused", "{query:?}");
-        assert_eq!(debit(&full_profile(), reason, &undecided(RETENTION_MS)).0, "debited", "{query:?}");
+        // Without an attempt on record, its age is unknown.
+        for (age_ms, outcome) in
+            [(Some(RETENTION_MS - 1), "refused"), (Some(RETENTION_MS), "debited"), (None, "debited")]
+        {
+            assert_eq!(debit(&full_profile(), reason, &undecided(age_ms)).0, outcome, "{query:?} {age_ms:?}");
+        }
     }
 }
 
-/// A complete statement without the transfer is an answer too: followed, unless what is on record contradicts it.
+/// A complete statement without the transfer is an answer too, unless a SUCCESS is on record.
 #[test]
-fn a_debit_by_decision_follows_a_complete_statement_unless_a_success_is_on_record() {
+fn a_debit_by_decision_is_refused_by_a_complete_statement_unless_a_success_is_on_record() {
     use FinalStatusRuling::{Contradicts, First, NoAttempt};
     let profile = SwitchProfile {
         has_query: false,
@@ -214,12 +225,17 @@ fn a_debit_by_decision_follows_a_complete_statement_unless_a_success_is_on_recor
         ..full_profile()
     };
     for (reason, ruling, outcome) in [
-        (OperatorReason::QueriesSpent, First, "follows: void"),
+        (OperatorReason::QueriesSpent, First, "refused"),
+        (OperatorReason::RecallRefused, First, "follows: void"),
         (OperatorReason::RecallRefused, Contradicts, "debited"),
-        (OperatorReason::ConfirmationMismatch, NoAttempt, "debited"),
+        (OperatorReason::RecallRefused, NoAttempt, "debited"),
     ] {
-        let port =
-            ScriptedPort { query: QueryAnswer::Pending, age_ms: 5_000, ruling, calls: RefCell::default() };
+        let port = ScriptedPort {
+            query: QueryAnswer::Pending,
+            age_ms: Some(5_000),
+            ruling,
+            calls: RefCell::default(),
+        };
         assert_eq!(debit(&profile, reason, &port).0, outcome, "{reason} {ruling:?}");
     }
 }
@@ -230,7 +246,7 @@ fn a_debit_by_decision_asks_nobody_where_the_switch_offers_nothing() {
     let profile = SwitchProfile { has_query: false, ..full_profile() };
     let port = ScriptedPort {
         query: QueryAnswer::Pending,
-        age_ms: 0,
+        age_ms: Some(0),
         ruling: FinalStatusRuling::First,
         calls: RefCell::default(),
     };
