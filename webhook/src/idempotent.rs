@@ -96,13 +96,13 @@ pub(crate) async fn claim(
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the claim and the effect of a request share one transaction")]
 async fn attempt(
     app: &App,
     context: &IdempotencyContext,
     fingerprint: &Fingerprint,
 ) -> Result<(PgTransaction<'static>, ClaimOutcome), IdempotencyError> {
-    let mut tx = app.ledger.pool().begin().await?;
+    // The claim and the effect of a request share one transaction.
+    let mut tx = postgres_kit::transaction::begin(app.ledger.pool()).await?;
     let outcome = idempotency::claim(&mut tx, &context.scope(), fingerprint, &app.idempotency).await?;
     Ok((tx, outcome))
 }

@@ -66,7 +66,7 @@ async fn attempt(
     request: &ClaimRequest,
     options: &IdempotencyOptions,
 ) -> Result<TokenClaimOutcome, IdempotencyError> {
-    let mut tx = pool.begin().await?;
+    let mut tx = postgres_kit::transaction::begin(pool).await?;
     let claims = claims::claim_keys(&mut tx, &[request], options).await?;
     let outcome = match claims.states.into_iter().next() {
         Some(KeyState::New) => {

@@ -294,7 +294,7 @@ pub async fn park(
     delivery: &ParkedDelivery,
     event: Option<&Event>,
 ) -> Result<(), OutboxError> {
-    let mut tx = pool.begin().await?;
+    let mut tx = postgres_kit::transaction::begin(pool).await?;
     // A poison message may contain NUL.
     let event_id = delivery.event_id.as_deref().map(replace_nul);
     sqlx::query!(

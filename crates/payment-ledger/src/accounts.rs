@@ -89,7 +89,7 @@ impl Ledger {
         account: &AccountId,
         currency: Currency,
     ) -> Result<(), LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         for internal in InternalAccount::ALL {
             sqlx::query!(
                 "INSERT INTO accounts (account_id, tenant_id, kind, currency) VALUES ($1, 'internal', 'internal', $2)
@@ -119,7 +119,7 @@ impl Ledger {
     /// [`LedgerError`]; an unknown account is [`LedgerError::Refused`], another currency
     /// [`LedgerError::Unreadable`].
     pub async fn fund(&self, account: &AccountId, money: Money, key: &str) -> Result<bool, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         let new = sqlx::query!(
             "INSERT INTO operations (operation_key, outcome) VALUES ($1, 'done') ON CONFLICT DO NOTHING",
             key,

@@ -24,7 +24,7 @@ struct OpenedException {
 
 impl LedgerTransaction {
     pub(crate) async fn begin(pool: &PgPool) -> Result<Self, LedgerError> {
-        Ok(Self { inner: pool.begin().await?, opened: Vec::new() })
+        Ok(Self { inner: postgres_kit::transaction::begin(pool).await?, opened: Vec::new() })
     }
 
     /// Commits, then logs the exceptions that were opened. A COMMIT whose answer is lost leaves no line: the exception itself is the

@@ -3,4 +3,5 @@
 pub mod deletion;
 pub mod text;
 pub mod timeout;
+pub mod transaction;
 pub mod wake_up;

@@ -136,7 +136,7 @@ impl<E: BatchEffect> BatchWorker<E> {
     ) -> Result<Vec<RequestOutcome<E::Refusal>>, IdempotencyError> {
         let mut tx = match self.next_tx.take() {
             Some(tx) => tx,
-            None => self.pool.begin().await?,
+            None => postgres_kit::transaction::begin(&self.pool).await?,
         };
         let lease = self.options.lease();
         let result = timeout(lease, self.execute_in(&mut tx, batch))

@@ -83,7 +83,7 @@ pub(super) async fn record(
         (_, Some(_)) => DeliveryAttemptOutcome::Retry,
         (_, None) => DeliveryAttemptOutcome::Failed,
     };
-    let mut tx = sender.pool.begin().await?;
+    let mut tx = postgres_kit::transaction::begin(&sender.pool).await?;
     let updated = sqlx::query_scalar!(
         "UPDATE webhook_deliveries
          SET state = $3, failed_attempts = failed_attempts + $4, lease = NULL, next_attempt_at = clock_timestamp() + $5 * interval '1 second',

@@ -108,7 +108,7 @@ impl Ledger {
                 (None, Some(currency.code()), Some(destination_prefix.as_str()))
             }
         };
-        let mut tx = self.pool.begin().await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         let new = sqlx::query_scalar!(
             "INSERT INTO kill_switches (switch, currency, destination_prefix, activated_by, reason) VALUES ($1, $2, $3, $4, $5)
              ON CONFLICT DO NOTHING RETURNING kill_switch_id",

@@ -133,7 +133,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`].
     pub async fn list(&self, filter: &OperatorPaymentFilter) -> Result<OperatorPaymentPage, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         plan_by_values(&mut tx).await?;
         let tenants = tenants(&mut tx).await?;
         let share = SEARCHED_MAX / i64::try_from(tenants.len()).unwrap_or(i64::MAX).max(1);
@@ -239,7 +239,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`].
     pub async fn exceptions(&self, filter: &ExceptionFilter) -> Result<Vec<ExceptionView>, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         plan_by_values(&mut tx).await?;
         let rows = sqlx::query_as!(
             ExceptionRow,

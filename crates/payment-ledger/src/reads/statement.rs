@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use jiff_sqlx::ToSqlx as _;
 use payment_protocol::ids::TenantId;
-use sqlx::{Connection as _, Executor as _, PgConnection};
+use sqlx::{Executor as _, PgConnection};
 
 use crate::{Ledger, LedgerError};
 
@@ -163,8 +163,7 @@ impl Ledger {
         tenant: Option<&TenantId>,
         at: Option<Timestamp>,
     ) -> Result<Option<BalanceAt>, LedgerError> {
-        let mut connection = self.pool.acquire().await?;
-        let mut snapshot = connection.begin().await?;
+        let mut snapshot = postgres_kit::transaction::begin(&self.pool).await?;
         snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
         let Some(account) = find_account(&mut snapshot, account_id, tenant).await? else { return Ok(None) };
         let at = not_after_now(&mut snapshot, at).await?;
@@ -181,8 +180,7 @@ impl Ledger {
         tenant: Option<&TenantId>,
         period: &AccountStatementQuery,
     ) -> Result<Option<AccountStatement>, LedgerError> {
-        let mut connection = self.pool.acquire().await?;
-        let mut snapshot = connection.begin().await?;
+        let mut snapshot = postgres_kit::transaction::begin(&self.pool).await?;
         snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
         let Some(account) = find_account(&mut snapshot, account_id, tenant).await? else { return Ok(None) };
         let to = not_after_now(&mut snapshot, period.to).await?;
@@ -212,8 +210,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`].
     pub async fn trial_balance(&self, at: Option<Timestamp>) -> Result<Vec<TrialBalanceLine>, LedgerError> {
-        let mut connection = self.pool.acquire().await?;
-        let mut snapshot = connection.begin().await?;
+        let mut snapshot = postgres_kit::transaction::begin(&self.pool).await?;
         snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
         let at = not_after_now(&mut snapshot, at).await?;
         let mut trial = sqlx::query_as!(

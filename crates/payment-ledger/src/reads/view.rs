@@ -162,7 +162,7 @@ impl Ledger {
         tenant: &TenantId,
         filter: &PaymentFilter,
     ) -> Result<Vec<PaymentView>, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         plan_by_values(&mut tx).await?;
         let rows = sqlx::query!(
             r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,

@@ -27,7 +27,7 @@ impl Ledger {
         cause: &Cause,
         submit_scheduled: bool,
     ) -> Result<CancelContext, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         let mut locked = lock_payment(&mut tx, payment_id).await?;
         if !locked.facts.attempts_uncertain && rules::may_lack_attempts(&locked.facts, submit_scheduled) {
             sqlx::query!(
@@ -66,7 +66,7 @@ impl Ledger {
         payment_id: &PaymentId,
         switch_now: Option<Timestamp>,
     ) -> Result<AskRuling, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         let ruling = rule_on_query(&locked, switch_now);
         if ruling == AskRuling::Ask && locked.profile.counts_queries() {

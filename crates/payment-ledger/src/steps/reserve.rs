@@ -85,7 +85,7 @@ impl Ledger {
         payment_id: &PaymentId,
         refusal: ReserveRefusal,
     ) -> Result<(), LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         refuse_locked(&mut tx, &locked, refusal).await?;
         Ok(tx.commit().await?)

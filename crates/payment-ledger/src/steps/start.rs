@@ -275,7 +275,7 @@ impl Ledger {
         payment_id: &PaymentId,
         lost: &str,
     ) -> Result<Option<StartablePayment>, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         if locked.facts.state.end().is_some() || locked.workflow_id != lost {
             return Ok(None);

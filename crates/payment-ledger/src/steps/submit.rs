@@ -73,7 +73,7 @@ impl Ledger {
         step: &AttemptStep,
     ) -> Result<(AttemptRuling, Option<OutgoingTransfer>), LedgerError> {
         let payment_id = &step.payment_id;
-        let mut tx = self.pool.begin().await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         let mut locked = lock_payment(&mut tx, payment_id).await?;
         if locked.profile.needs_account_lock() {
             wait_for_account(&mut tx, payment_id).await?;
@@ -170,7 +170,7 @@ impl Ledger {
         &self,
         payment_id: &PaymentId,
     ) -> Result<Option<OutgoingTransfer>, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         let mut locked = lock_payment(&mut tx, payment_id).await?;
         let Some(deadline) = locked.submit_deadline.filter(|_| locked.facts.attempts > 0) else {
             return Ok(None);

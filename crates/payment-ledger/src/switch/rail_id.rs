@@ -35,7 +35,7 @@ impl Ledger {
         let rail_id = match stored {
             Some(rail_id) => Some(RailId::stored(rail_id)),
             None => {
-                let mut tx = self.pool.begin().await?;
+                let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
                 let locked = lock_payment(&mut tx, &payment.payment_id).await?;
                 let minted = mint(&mut tx, &locked).await?;
                 tx.commit().await?;
@@ -88,7 +88,7 @@ impl Ledger {
                 return Ok(());
             }
             for id in lost {
-                let mut tx = self.pool.begin().await?;
+                let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
                 let locked = lock_payment(&mut tx, &read_id(&id)?).await?;
                 mint(&mut tx, &locked).await?;
                 tx.commit().await?;

@@ -148,7 +148,7 @@ impl Ledger {
         successor: &SuccessorKey<'_>,
         overlap_s: i64,
     ) -> Result<RotateKeyOutcome, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         // Serialises concurrent rotations and revocations of the key.
         sqlx::query!("SELECT id FROM api_keys WHERE id = $1 FOR UPDATE", id.as_str())
             .fetch_optional(&mut *tx)

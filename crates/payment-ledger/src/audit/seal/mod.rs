@@ -65,7 +65,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: unknown whether the batch was sealed; the next call continues from the committed head.
     pub async fn seal(&self, size: BatchSize) -> Result<SealOutcome, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         let has_lock =
             sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock($1) AS "has_lock!""#, SEALER_LOCK)
                 .fetch_one(&mut *tx)

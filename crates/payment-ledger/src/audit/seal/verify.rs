@@ -138,7 +138,7 @@ impl Ledger {
 
 /// A snapshot of the database, without the right to change it.
 async fn snapshot(pool: &PgPool) -> Result<Transaction<'_, Postgres>, LedgerError> {
-    let mut tx = pool.begin().await?;
+    let mut tx = postgres_kit::transaction::begin(pool).await?;
     tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     tx.execute(STATEMENT_TIMEOUT).await?;
     Ok(tx)
