@@ -99,6 +99,14 @@ pub enum VoidReason {
     NotInClosedStatement,
 }
 
+impl VoidReason {
+    /// Whether the switch does not have the transfer, so that one under another id may be out.
+    #[must_use]
+    pub fn is_absence(self) -> bool {
+        matches!(self, Self::Tombstoned | Self::DeadlinePassed | Self::NotInClosedStatement)
+    }
+}
+
 /// Outcome of one cancel attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CancelAttemptOutcome {

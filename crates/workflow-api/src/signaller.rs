@@ -35,6 +35,14 @@ pub enum InboxDeliveryOutcome {
     },
 }
 
+impl InboxDeliveryOutcome {
+    /// Whether the workflow has the message, or needs none.
+    #[must_use]
+    pub fn is_delivered(&self) -> bool {
+        matches!(self, Self::Delivered | Self::Applied(_))
+    }
+}
+
 /// Delivers inbox messages. Connects on first use. Cheap to clone.
 #[derive(Clone)]
 pub struct Signaller {

@@ -69,7 +69,11 @@ async fn deliver(
     for message in messages {
         payments.entry(&message.payment_id).or_default().push(message);
     }
-    let deliveries = payments.into_values().map(|messages| deliver_of_payment(ledger, signaller, messages));
+    let deliveries = payments.into_values().map(async |messages| {
+        let mut finished = Vec::with_capacity(messages.len());
+        let ended = deliver_in_order(ledger, signaller, messages, &mut finished).await;
+        (finished, ended)
+    });
     let mut result = Ok(());
     for (finished, ended) in join_all(deliveries).await {
         delivered.extend(finished);
@@ -78,17 +82,7 @@ async fn deliver(
     result
 }
 
-/// Delivers messages of one payment in their order; returns the inbox ids of the finished ones.
-async fn deliver_of_payment(
-    ledger: &Ledger,
-    signaller: &Signaller,
-    messages: Vec<&InboxMessage>,
-) -> (Vec<i64>, Result<(), LedgerError>) {
-    let mut delivered = Vec::with_capacity(messages.len());
-    let result = deliver_in_order(ledger, signaller, messages, &mut delivered).await;
-    (delivered, result)
-}
-
+/// Delivers messages of one payment in their order, and adds the inbox ids of the finished ones to `delivered`.
 async fn deliver_in_order(
     ledger: &Ledger,
     signaller: &Signaller,
@@ -98,7 +92,7 @@ async fn deliver_in_order(
     for message in messages {
         let span = delivery_span(ledger, message).await;
         let delivery = span.run(signaller.deliver(message)).await;
-        if !matches!(delivery, InboxDeliveryOutcome::Delivered | InboxDeliveryOutcome::Applied(_)) {
+        if !delivery.is_delivered() {
             span.fail("not delivered");
         }
         drop(span);

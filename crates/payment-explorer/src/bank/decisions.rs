@@ -98,10 +98,10 @@ impl Bank {
                         && open(&[Exception::DebitedToClaims])
                 }
                 Correction::LateDebit => {
-                    let knows_of_return = self.final_status == Some(FinalStatus::Returned);
+                    let is_returned = self.final_status == Some(FinalStatus::Returned);
                     !debited
                         && (open(&[Exception::SettledNotDebited])
-                            || !knows_of_return && open(&[Exception::LateConfirmation]))
+                            || !is_returned && open(&[Exception::LateConfirmation]))
                 }
                 Correction::ReturnCredit => {
                     debited

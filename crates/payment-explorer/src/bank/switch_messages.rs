@@ -252,11 +252,7 @@ impl Bank {
     /// Records that the transfer is void.
     pub fn record_void(&mut self, profile: &SwitchProfile, reason: VoidReason) -> FinalStatusRuling {
         let facts = self.facts_now();
-        let is_absence = matches!(
-            reason,
-            VoidReason::Tombstoned | VoidReason::DeadlinePassed | VoidReason::NotInClosedStatement
-        );
-        if is_absence && self.may_have_other_id(profile) {
+        if reason.is_absence() && self.may_have_other_id(profile) {
             return FinalStatusRuling::NoAttempt;
         }
         if !rules::void_is_believed(&facts, reason, self.is_accepted()) {

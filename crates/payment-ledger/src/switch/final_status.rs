@@ -112,11 +112,7 @@ impl Ledger {
         };
         let accepted = is_accepted(&mut tx, &locked).await?;
         // An absence proves nothing of a transfer that may be out by another id.
-        let is_absence = matches!(
-            void_reason,
-            VoidReason::Tombstoned | VoidReason::DeadlinePassed | VoidReason::NotInClosedStatement
-        );
-        let may_be_elsewhere = is_absence && locked.may_have_other_id();
+        let may_be_elsewhere = void_reason.is_absence() && locked.may_have_other_id();
         if may_be_elsewhere || !rules::void_is_believed(&locked.facts, void_reason, accepted) {
             return Ok(FinalStatusRuling::NoAttempt);
         }

@@ -4,6 +4,7 @@ use payment_protocol::exception::ExceptionKind;
 use payment_protocol::ids::PaymentId;
 use sqlx::PgConnection;
 
+use super::propose::as_decide_error;
 use super::rows::validate_operator_and_reason;
 use super::{DecideError, DecisionRefusedError};
 use crate::row_lock::lock_payment;
@@ -28,12 +29,8 @@ impl Ledger {
     ) -> Result<i64, DecideError> {
         let (by, reason) = validate_operator_and_reason(by, reason)?;
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
-        let locked = match lock_payment(&mut tx, payment_id).await {
-            Err(LedgerError::UnknownPayment(_)) => {
-                return Err(DecisionRefusedError::UnknownPayment(payment_id.clone()).into());
-            }
-            locked => locked?,
-        };
+        let locked =
+            lock_payment(&mut tx, payment_id).await.map_err(|error| as_decide_error(error, payment_id))?;
         if locked.facts.state.end().is_none() {
             return Err(DecisionRefusedError::PaymentOpen(locked.facts.state).into());
         }

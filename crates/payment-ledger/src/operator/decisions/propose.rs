@@ -159,7 +159,7 @@ fn checked_evidence(evidence: Option<&str>) -> Result<Option<String>, DecisionRe
     Ok(evidence.map(|evidence| checked_text("the evidence", evidence)).transpose()?.flatten())
 }
 
-fn as_decide_error(error: LedgerError, payment_id: &PaymentId) -> DecideError {
+pub(super) fn as_decide_error(error: LedgerError, payment_id: &PaymentId) -> DecideError {
     match error {
         LedgerError::UnknownPayment(_) => DecisionRefusedError::UnknownPayment(payment_id.clone()).into(),
         error => error.into(),
