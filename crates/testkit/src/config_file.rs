@@ -24,7 +24,7 @@ pub(crate) fn render(
          [worker]\nliveness_check_after_ms = {}\nliveness_check_interval_ms = 500\ncached_workflows = {}\n\
          lock_grants_max = {}\n\
          reconciliation_interval_s = 0\nfull_reconciliation_interval_s = 0\n\n\
-         [background_worker]\npoll_interval_ms = 50\nbackoff_ms = 100\nmetrics_interval_ms = 100\n\n\
+         [background_worker]\npoll_interval_ms = 50\nbackoff_ms = 100\nmetrics_interval_ms = {}\n\n\
          [broker]\nurl = {:?}\n\n[notifier]\nack_wait_ms = 2000\n\n\
          [outbound_webhooks]\nmaster_key = {WEBHOOKS_MASTER_KEY:?}\nallow_http = true\nallowed_ports = []\n\
          allowed_networks = [\"127.0.0.0/8\"]\nattempt_timeout_ms = 3000\nlease_ms = 6000\n\
@@ -34,6 +34,7 @@ pub(crate) fn render(
         options.liveness_check_after_ms,
         options.cached_workflows,
         options.lock_grants_max,
+        options.metrics_interval_ms,
         options.broker_url,
         rail(options.rail),
         options.claims_limit_minor.map(|minor| format!("claims_limit_minor = {minor}\n")).unwrap_or_default(),

@@ -21,6 +21,8 @@ pub struct SystemOptions {
     pub sandbox_amounts: bool,
     /// Idle time after which the liveness check looks at an open payment, in milliseconds.
     pub liveness_check_after_ms: u64,
+    /// Pause between two updates of the gauges of the background-worker, in milliseconds.
+    pub metrics_interval_ms: u64,
     /// Workflows in the worker's cache; 0 replays the history at every task.
     pub cached_workflows: u64,
     /// Grants of an account lock before it continues as a new run.
@@ -77,6 +79,7 @@ impl Default for SystemOptions {
             settle_after_ms: 50,
             sandbox_amounts: false,
             liveness_check_after_ms: 3_000,
+            metrics_interval_ms: 100,
             cached_workflows: 100,
             lock_grants_max: 100,
             shape: json!({}),
