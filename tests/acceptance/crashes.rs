@@ -38,12 +38,11 @@ async fn s0_17_a_worker_killed_between_acceptance_and_answer_debits_once() -> an
 
 #[tokio::test]
 async fn s0_17_a_worker_killed_after_reserve_does_not_reserve_again() -> anyhow::Result<()> {
-    let mut system = System::start("killed-after-reserve", SystemOptions::default()).await?;
-    // The query before the submit fails, so the worker is killed between reserve and submit.
-    system
-        .switch
-        .set_default_behaviour(json!({"query": [{"fault": "error_500", "times": "always"}]}))
-        .await?;
+    let options = SystemOptions::default().with_long_attempts();
+    let mut system = System::start("killed-after-reserve", options).await?;
+    // No submit reaches the switch, so the worker is killed between reserve and submit.
+    let loses_submits = json!({"submit": [{"fault": "drop_request", "times": "always"}]});
+    system.switch.set_default_behaviour(loses_submits).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "reserved").await?;
     system.worker.kill().await?;
