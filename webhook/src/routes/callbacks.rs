@@ -85,8 +85,9 @@ pub(crate) async fn receive_callback(
         .map_err(|error| error.to_string())
         .and_then(|id| Ok((read(source, switch, &id, &body)?, id)));
     let (report, event_id) = read.map_err(|reason| {
+        // With its line breaks escaped: a body must not look like a line of the log.
         let excerpt = String::from_utf8_lossy(&body[..body.len().min(EXCERPT_BYTES)]);
-        tracing::error!(switch = %switch, reason, body = %excerpt, "the payments-api refused a switch's correctly signed callback because its body could not be parsed");
+        tracing::error!(switch = %switch, reason, body = ?excerpt, "the payments-api refused a switch's correctly signed callback because its body could not be parsed");
         count(switch, "unreadable");
         Problem::bad_request("unreadable_callback", format!("the callback body cannot be parsed: {reason}"))
     })?;

@@ -1,7 +1,7 @@
 //! JSON bodies of the switch's HTTP API.
 
 use jiff::Timestamp;
-use serde::de::Error as _;
+use serde::de::{DeserializeOwned, Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// Body of `POST /v1/transfers`.
@@ -25,6 +25,7 @@ pub(crate) struct TransferView {
     pub(crate) reference: Option<String>,
     /// The switch's own id.
     pub(crate) transfer_id: Option<String>,
+    #[serde(deserialize_with = "word")]
     pub(crate) status: TransferStatus,
     #[serde(default, deserialize_with = "positive")]
     pub(crate) amount_minor: Option<i64>,
@@ -61,6 +62,7 @@ pub(crate) struct CancelBody {
     pub(crate) reference: Option<String>,
     /// The switch's own id, if the request named it.
     pub(crate) transfer_id: Option<String>,
+    #[serde(deserialize_with = "word")]
     pub(crate) answer: CancelAnswerCode,
     /// Whether the switch knew the reference; `None` if it does not say.
     pub(crate) known: Option<bool>,
@@ -89,6 +91,7 @@ pub(crate) struct RecallBody {
     pub(crate) reference: Option<String>,
     /// The switch's own id, if the request named it.
     pub(crate) transfer_id: Option<String>,
+    #[serde(deserialize_with = "word")]
     pub(crate) answer: RecallAnswerCode,
     pub(crate) reason: Option<String>,
 }
@@ -149,6 +152,27 @@ pub(crate) struct StatementEntry {
 pub(crate) struct ProblemBody {
     pub(crate) code: Option<String>,
     pub(crate) detail: Option<String>,
+}
+
+/// Reads a JSON object. A derived struct would also accept an array, in the undocumented order of its fields.
+pub(super) fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_json::Error> {
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(serde_json::Error::custom("expected a JSON object"));
+    }
+    serde_json::from_slice(body)
+}
+
+/// Deserializes a word of a list, which is a text. A derived enum would also accept `{"SUCCESS": null}`.
+pub(super) fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    T::deserialize(String::deserialize(deserializer)?.into_deserializer())
+}
+
+/// Deserializes a word of a list, or nothing.
+pub(super) fn optional_word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| T::deserialize(text.into_deserializer())).transpose()
 }
 
 /// Deserializes a text or a number as text, and anything else as nothing: a code that cannot be read says nothing, and costs neither a

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use trace_kit::{SpanKind, TRACEPARENT, TraceParent, attribute, span};
 
 use super::HttpJsonClient;
+use super::bodies::object;
 use crate::http_json::bodies::ProblemBody;
 
 /// Longest response body that is read, in bytes: a statement page with a kilobyte for each of its entries.
@@ -112,7 +113,7 @@ impl HttpJsonClient {
 impl HttpResponse {
     /// Parses the body as JSON.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, String> {
-        serde_json::from_slice(&self.body)
+        object(&self.body)
             .map_err(|_| format!("the response of the switch is unreadable: {}", self.excerpt()))
     }
 

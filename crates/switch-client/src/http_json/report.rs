@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 
-use super::bodies::scalar_text;
+use super::bodies::{object, optional_word, scalar_text, word};
 use super::http::excerpt;
 use super::integer::deserialize_integer;
 use crate::client::SwitchReports;
@@ -79,6 +79,7 @@ pub struct CompletedBody {
     r#type: CompletedType,
     /// Reference of the transfer, as we submitted it.
     reference: String,
+    #[serde(deserialize_with = "word")]
     status: Status,
     /// Amount of the transfer, in minor units.
     #[serde(deserialize_with = "deserialize_integer")]
@@ -92,7 +93,7 @@ pub struct CompletedBody {
     #[serde(default, deserialize_with = "scalar_text")]
     reason_code: Option<String>,
     /// Where the money of a SUCCESS is at the receiving bank, if the switch says so.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_word")]
     posting: Option<PostingWord>,
 }
 
@@ -129,6 +130,7 @@ pub struct PostingBody {
     r#type: PostingType,
     /// Reference of the transfer, as we submitted it.
     reference: String,
+    #[serde(deserialize_with = "word")]
     posting: PostingWord,
     /// Amount of the transfer, in minor units.
     #[serde(deserialize_with = "deserialize_integer")]
@@ -149,6 +151,7 @@ pub struct RecallAnsweredBody {
     r#type: RecallAnsweredType,
     /// Reference of the transfer, as we submitted it.
     reference: String,
+    #[serde(deserialize_with = "word")]
     answer: RecallWord,
     /// Amount of the transfer, in minor units.
     #[serde(deserialize_with = "deserialize_integer")]
@@ -229,7 +232,7 @@ impl SwitchReports for HttpJsonReports {
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(body).map_err(|error| error.to_string())
+    object(body).map_err(|error| error.to_string())
 }
 
 impl From<CompletedBody> for IncomingReport {

@@ -58,6 +58,8 @@ fn words(word: &str) -> Vec<Option<Value>> {
     let mut values: Vec<_> = values.into_iter().map(Some).collect();
     values.push(Some(json!([word])));
     values.push(Some(json!({"code": word})));
+    // As a derived enum would also accept it.
+    values.push(Some(json!({word: null})));
     values.push(None);
     values
 }
