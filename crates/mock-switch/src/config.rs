@@ -22,7 +22,7 @@ pub struct Config {
     pub database_url: String,
     /// Name in logs and in the user agent of callbacks. Default `mock`.
     pub name: String,
-    /// Bearer token of `/v1`. Default `demo-switch-token`.
+    /// Bearer token of `/v1`, and of changes by `/admin`. Default `demo-switch-token`.
     pub api_token: SecretString,
     /// URL that receives callbacks; plain HTTP only.
     pub callback_url: String,
@@ -32,7 +32,7 @@ pub struct Config {
     pub settle_after_ms: u64,
     /// Whether the amounts of the sandbox table misbehave. Default true.
     pub sandbox_amounts: bool,
-    /// Whether `/admin` is served; it requires no token. Default true.
+    /// Whether `/admin` is served. Default true.
     pub admin: bool,
     /// Shifts the switch's clock, in milliseconds. Default 0.
     pub clock_offset_ms: i64,

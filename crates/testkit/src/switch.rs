@@ -1,8 +1,11 @@
 //! The admin interface of the mock switch: injects faults and reads the transfers that the switch has recorded.
 
 use anyhow::bail;
+use reqwest::{Method, RequestBuilder};
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::system::SWITCH_TOKEN;
 
 /// Client of the mock switch's admin interface.
 #[derive(Clone, Debug)]
@@ -41,7 +44,7 @@ struct ReferenceRecord {
 }
 
 impl SwitchAdmin {
-    /// Client for the admin interface at `url`.
+    /// Client for the admin interface at `url`, with the bearer token of the tests' switches.
     #[must_use]
     pub fn new(url: String) -> Self {
         Self { url, http: crate::http() }
@@ -135,8 +138,8 @@ impl SwitchAdmin {
         let mut transfers = Vec::new();
         let mut after = Some(0);
         while let Some(id) = after {
-            let url = format!("{}/admin/book?limit=10000&after={id}", self.url);
-            let page: TransferPage = self.http.get(url).send().await?.error_for_status()?.json().await?;
+            let request = self.request(Method::GET, &format!("/admin/book?limit=10000&after={id}"));
+            let page: TransferPage = request.send().await?.error_for_status()?.json().await?;
             transfers.extend(page.transfers);
             after = page.next;
         }
@@ -168,16 +171,20 @@ impl SwitchAdmin {
     }
 
     async fn record(&self, reference: &str) -> anyhow::Result<ReferenceRecord> {
-        let url = format!("{}/admin/book/{reference}", self.url);
-        Ok(self.http.get(url).send().await?.error_for_status()?.json().await?)
+        let request = self.request(Method::GET, &format!("/admin/book/{reference}"));
+        Ok(request.send().await?.error_for_status()?.json().await?)
     }
 
     async fn put(&self, path: &str, body: &Value) -> anyhow::Result<()> {
-        require_success(self.http.put(format!("{}{path}", self.url)).json(body).send().await?).await
+        require_success(self.request(Method::PUT, path).json(body).send().await?).await
     }
 
     async fn post(&self, path: &str, body: &Value) -> anyhow::Result<()> {
-        require_success(self.http.post(format!("{}{path}", self.url)).json(body).send().await?).await
+        require_success(self.request(Method::POST, path).json(body).send().await?).await
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.url)).bearer_auth(SWITCH_TOKEN)
     }
 }
 

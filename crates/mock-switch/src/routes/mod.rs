@@ -46,7 +46,11 @@ pub(crate) fn all(switch: SharedSwitch, metrics: Metrics) -> Router {
     };
     let mut router = Router::new().merge(api(switch.clone()));
     if switch.config.admin {
-        router = router.merge(admin::routes().with_state(switch.clone()));
+        router = router.merge(
+            admin::routes()
+                .route_layer(from_fn_with_state(switch.clone(), auth::bearer_for_changes))
+                .with_state(switch.clone()),
+        );
     }
     let router = router.merge(service_kit::metrics::routes(metrics, ready));
     bounded(router, BOUNDS)

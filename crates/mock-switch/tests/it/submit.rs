@@ -3,7 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use reqwest::Method;
 use serde_json::json;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::Connection as _;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 
 use crate::test_switch::{TestSwitch, order, order_with, read};
 
@@ -158,10 +159,18 @@ async fn the_mock_switch_answers_an_invalid_request_with_a_problem(
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn the_mock_switch_api_requires_its_bearer_token(options: PgPoolOptions, connect: PgConnectOptions) {
-    let switch = TestSwitch::with(options, connect, |config| config.api_token = "another".into()).await;
+    let switch =
+        TestSwitch::with(options, connect.clone(), |config| config.api_token = "another".into()).await;
     let (status, problem) = switch.submit(order("r")).await;
     assert_eq!((status, &problem["code"]), (401, &json!("unauthorized")));
-    assert_eq!(switch.book("r").await["requests"], json!({}));
+    // A tenant's webhook can be sent to this URL; it must settle nothing.
+    let settle = switch.send(Method::POST, "/admin/transfers/r/settle", None, None).await.unwrap();
+    assert_eq!(read(settle).await.1["code"], "unauthorized");
+    let mut database = PgConnection::connect_with(&connect).await.unwrap();
+    let requests: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM requests").fetch_one(&mut database).await.unwrap();
+    assert_eq!(requests, 0);
+    database.close().await.unwrap();
     switch.stop().await;
 }
 

@@ -1,5 +1,5 @@
-//! The admin API for tests: behaviours, the book, the clock and the shape. It requires no token; `admin = false` disables
-//! it where others can reach the switch.
+//! The admin API for tests: behaviours, the book, the clock and the shape. A change requires the bearer
+//! token; `admin = false` disables it.
 
 mod behaviours;
 mod book;
