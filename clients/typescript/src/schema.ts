@@ -1421,7 +1421,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description Chosen by the client; the same on every retry; 1 to 255 visible ASCII characters, bare or in double quotes
+                 * @description Chosen by the client; the same on every retry; 1 to 255 visible ASCII characters without quotes and backslashes, bare or in double quotes
                  * @example order-4711
                  */
                 "Idempotency-Key": string;

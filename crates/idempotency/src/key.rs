@@ -5,7 +5,7 @@ use std::fmt;
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 255;
 
-/// A key as the client chose it: 1 to [`KEY_BYTES_MAX`] visible ASCII characters.
+/// A key as the client chose it: 1 to [`KEY_BYTES_MAX`] visible ASCII characters without quotes and backslashes.
 ///
 /// The IETF draft writes the key as a quoted string (`"8e03978e"`), most clients write it bare. Both forms are accepted and
 /// are the same key, because a client may be upgraded from one to the other between a request and its retry. A quote or a

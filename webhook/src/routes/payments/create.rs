@@ -32,7 +32,7 @@ use crate::routes::docs::ProblemDocument;
     post, path = "/api/v1/payments", tag = "payments", security(("api_key" = ["pay"])),
     params(("Idempotency-Key" = String, Header, min_length = 1, max_length = 255,
          pattern = r"^[!#-\[\]-~]+$", description = "Chosen by the client; the same on every retry; \
-            1 to 255 visible ASCII characters, bare or in double quotes", example = "order-4711")),
+            1 to 255 visible ASCII characters without quotes and backslashes, bare or in double quotes", example = "order-4711")),
     request_body = PaymentRequest,
     responses(
         (status = 201, description = "The payment was accepted", body = Acceptance,
