@@ -14,6 +14,7 @@ require_free_ports() {
     "$switch_port DEV_SWITCH_PORT the mock switch" \
     "$sepa_switch_port DEV_SEPA_SWITCH_PORT the second mock switch" \
     "$api_port DEV_API_PORT the payments API" \
+    "$api_metrics_port DEV_API_METRICS_PORT the payments API's metrics" \
     "$worker_metrics_port DEV_WORKER_METRICS_PORT the payment-worker's metrics" \
     "$background_worker_metrics_port DEV_BACKGROUND_WORKER_METRICS_PORT the background-worker's metrics" \
     "$notifier_metrics_port DEV_NOTIFIER_METRICS_PORT the notifier's metrics" \

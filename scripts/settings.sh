@@ -7,6 +7,7 @@ temporal_ui_port=${DEV_TEMPORAL_UI_PORT:-8233}
 switch_port=${DEV_SWITCH_PORT:-8090}
 sepa_switch_port=${DEV_SEPA_SWITCH_PORT:-8091}
 api_port=${DEV_API_PORT:-8080}
+api_metrics_port=${DEV_API_METRICS_PORT:-9104}
 worker_metrics_port=${DEV_WORKER_METRICS_PORT:-9101}
 background_worker_metrics_port=${DEV_BACKGROUND_WORKER_METRICS_PORT:-9102}
 notifier_metrics_port=${DEV_NOTIFIER_METRICS_PORT:-9103}

@@ -112,7 +112,7 @@ configure_services() {
   require_switches
   export PAYMENTS_DATABASE__URL=$payments_url
   export PAYMENTS_TEMPORAL__ADDRESS=http://127.0.0.1:$temporal_port
-  export PAYMENTS_API__LISTEN=127.0.0.1:$api_port
+  export PAYMENTS_API__LISTEN=127.0.0.1:$api_port PAYMENTS_API__METRICS_LISTEN=127.0.0.1:$api_metrics_port
   export PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN=127.0.0.1:$background_worker_metrics_port
   export PAYMENTS_NOTIFIER__METRICS_LISTEN=127.0.0.1:$notifier_metrics_port
   load_webhooks_master_key
@@ -279,7 +279,7 @@ ${observes:+"  This payment's trace              http://127.0.0.1:$playground_po
 "}  API page                          $api/docs
   Transfers at the mock switches    $mock_switch/admin/book
                                     $sepa_switch/admin/book
-  Metrics                           $api/metrics
+  Metrics                           http://127.0.0.1:$api_metrics_port/metrics
 $(printf '                                    http://%s/metrics\n' "${worker_addresses[@]}")
                                     $background_worker_metrics/metrics
                                     $notifier_metrics/metrics

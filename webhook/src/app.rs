@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::header::{AUTHORIZATION, HeaderName};
+use axum::http::HeaderValue;
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, HeaderName};
 use axum::middleware::{from_fn, from_fn_with_state};
 use idempotency::http::IdempotencyLayer;
 use idempotency::{BatchOptions, Batcher, IdempotencyOptions, StoreBreaker};
@@ -15,7 +16,6 @@ use payment_ledger::access::api_keys::ApiKeyScope;
 use payment_protocol::ids::SwitchName;
 use secrecy::ExposeSecret as _;
 use service_kit::bounds::bounded;
-use service_kit::metrics::Metrics;
 use service_kit::task::Trigger;
 use sqlx::PgPool;
 use switch_client::{CheckedSwitches, SwitchReports};
@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
@@ -76,17 +77,13 @@ pub(crate) struct App {
     pub(crate) stopping: CancellationToken,
 }
 
-/// The router over `pool`, with its background tasks until `stopping`. Must be called inside a tokio runtime.
+/// The router of the public listener over `pool`, with its background tasks until `stopping`. Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// [`SetupError`]: the configuration is refused.
-pub fn router(
-    config: Config,
-    pool: PgPool,
-    metrics: Metrics,
-    stopping: CancellationToken,
-) -> Result<Router, SetupError> {
+pub fn router(config: Config, pool: PgPool, stopping: CancellationToken) -> Result<Router, SetupError> {
     let bounds = config.api.bounds()?;
+    let shows_docs = config.api.docs;
     let admission = Arc::new(Semaphore::new(config.api.max_in_flight));
     let ready = Ledger::new(pool.clone()).readiness();
     let app = start_app(config, pool, stopping)?;
@@ -94,11 +91,15 @@ pub fn router(
         api_routes(|routes, scope| idempotent_routes(routes, &app, scope)).split_for_parts();
     let api = api
         .with_state(app)
+        // Answers have balances, and the secrets of webhook endpoints.
+        .layer(SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store")))
         .layer(from_fn(limits::write_rate_limit_headers))
         .layer(from_fn_with_state(admission, admission::admit));
 
-    let all =
-        api.merge(docs::routes(docs::complete(document))).merge(service_kit::metrics::routes(metrics, ready));
+    let mut all = api.merge(service_kit::metrics::health_routes(ready));
+    if shows_docs {
+        all = all.merge(docs::routes(docs::complete(document)));
+    }
     // The last layer is the outermost: responses of the bounds have a request id, too.
     Ok(bounded(all, bounds)
         .layer(from_fn(request_span::record_request))

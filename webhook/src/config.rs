@@ -48,6 +48,10 @@ pub struct Config {
 pub struct ApiOptions {
     /// Address to listen on; port 0 takes a free one. Default `127.0.0.1:8080`.
     pub listen: SocketAddr,
+    /// Address of health and metrics, which customers do not reach. Default `127.0.0.1:9104`.
+    pub metrics_listen: SocketAddr,
+    /// Whether `listen` also serves `/docs` and `/openapi.json`. Default false.
+    pub docs: bool,
     /// Retention of an idempotency key in hours, 24 to 72. Default 24.
     pub idempotency_retention_h: u64,
     /// Largest request body; a larger one is answered 413. Default 16 KiB.
@@ -82,6 +86,8 @@ impl Default for ApiOptions {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            metrics_listen: SocketAddr::from(([127, 0, 0, 1], 9104)),
+            docs: false,
             idempotency_retention_h: 24,
             body_limit_bytes: 16 * 1024,
             body_timeout_s: 10,

@@ -59,14 +59,21 @@ pub fn openapi_document() -> serde_json::Result<String> {
 /// # Errors
 /// A refused configuration, or an address that cannot be bound.
 pub async fn run(config: Config, metrics: Metrics, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let listen = config.api.listen;
+    let (listen, metrics_listen) = (config.api.listen, config.api.metrics_listen);
     let bounds = config.api.connection_bounds()?;
     let pool = config.database.pool("payments-api")?;
     measure::start(Process::PaymentsApi, pool.clone(), shutdown.clone());
-    tokio::spawn(log_warnings(Ledger::new(pool.clone()).readiness(), shutdown.clone()));
-    let router = router(config, pool, metrics, shutdown.clone())?;
-    let setting = "PAYMENTS_API__LISTEN (api.listen)";
-    let listener = service_kit::serve::bind(listen, setting).await?;
-    service_kit::serve::serve_on(listener, move |_| router.clone(), bounds, shutdown).await;
+    let readiness = Ledger::new(pool.clone()).readiness();
+    tokio::spawn(log_warnings(readiness.clone(), shutdown.clone()));
+    let metrics_router = service_kit::metrics::routes(metrics, readiness);
+    let router = router(config, pool, shutdown.clone())?;
+    let listener = service_kit::serve::bind(listen, "PAYMENTS_API__LISTEN (api.listen)").await?;
+    let public = async {
+        service_kit::serve::serve_on(listener, move |_| router.clone(), bounds, shutdown.clone()).await;
+        Ok(())
+    };
+    let setting = "PAYMENTS_API__METRICS_LISTEN (api.metrics_listen)";
+    let internal = service_kit::serve::serve(metrics_listen, setting, metrics_router, shutdown.clone());
+    tokio::try_join!(public, internal)?;
     Ok(())
 }

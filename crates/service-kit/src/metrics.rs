@@ -1,12 +1,13 @@
 //! Metrics in Prometheus text format, and the three routes of every process: `/health` (alive), `/ready` (able to work)
-//! and `/metrics`. A process that is able to work may still have warnings.
+//! and `/metrics`. A process that is able to work may still have warnings. Where strangers reach `/ready`, they cause no more than one
+//! check a second.
 //!
 //! A process records values with the `metrics` macros and describes each metric once, as a [`Metric`].
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -27,14 +28,19 @@ const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long `/ready` waits for its check.
 const READY_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long `/ready` repeats an answer before the next check.
+const READY_FOR: Duration = Duration::from_secs(1);
 
 static INSTALLED: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
 
 /// How often a readiness check that fails at the start is repeated, until its warnings are known.
 const START_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A readiness check: `Ok` with warnings if the process can work, `Err` with the reason if it cannot.
-pub type Readiness = Pin<Box<dyn Future<Output = Result<Vec<String>, String>> + Send>>;
+/// The answer of a readiness check: `Ok` with warnings if the process can work, `Err` with the reason if it cannot.
+pub type ReadinessAnswer = Result<Vec<String>, String>;
+
+/// A readiness check.
+pub type Readiness = Pin<Box<dyn Future<Output = ReadinessAnswer> + Send>>;
 
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,33 +139,51 @@ pub fn install() -> Result<Metrics, MetricsError> {
 }
 
 /// The routes `/health`, `/ready` and `/metrics`.
-///
-/// `ready` is called on every request to `/ready` and has 3 s. Its warnings are part of the answer; its `Err` is the reason,
-/// returned with status 503.
 pub fn routes(metrics: Metrics, ready: impl Fn() -> Readiness + Clone + Send + Sync + 'static) -> Router {
+    let text = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    health_routes(ready).route("/metrics", get(move || async move { (text, metrics.render()) }))
+}
+
+/// The routes `/health` and `/ready`.
+///
+/// `ready` is called at most once a second, however many requests there are, and has 3 s. Its warnings are part of the answer; its `Err`
+/// is the reason, returned with status 503.
+pub fn health_routes(ready: impl Fn() -> Readiness + Clone + Send + Sync + 'static) -> Router {
+    let last = LastCheck::default();
     let readiness = move || {
-        let ready = ready.clone();
+        let (last, ready) = (last.clone(), ready.clone());
         async move {
-            match tokio::time::timeout(READY_TIMEOUT, ready()).await {
-                Ok(Ok(warnings)) if warnings.is_empty() => {
-                    axum::Json(json!({"status": "ready"})).into_response()
-                }
-                Ok(Ok(warnings)) => {
-                    axum::Json(json!({"status": "ready", "warnings": warnings})).into_response()
-                }
-                Ok(Err(reason)) => not_ready(reason),
-                Err(_) => not_ready(format!(
-                    "the readiness check did not answer within {} s",
-                    READY_TIMEOUT.as_secs()
-                )),
+            match last.or_check(ready).await {
+                Ok(warnings) if warnings.is_empty() => axum::Json(json!({"status": "ready"})).into_response(),
+                Ok(warnings) => axum::Json(json!({"status": "ready", "warnings": warnings})).into_response(),
+                Err(reason) => not_ready(reason),
             }
         }
     };
-    let text = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     Router::new()
         .route("/health", get(|| async { axum::Json(json!({"status": "ok"})) }))
         .route("/ready", get(readiness))
-        .route("/metrics", get(move || async move { (text, metrics.render()) }))
+}
+
+/// The last answer of a readiness check, and when it was given.
+#[derive(Clone, Default)]
+struct LastCheck(Arc<tokio::sync::Mutex<Option<(Instant, ReadinessAnswer)>>>);
+
+impl LastCheck {
+    /// The last answer if it is recent, otherwise that of a new check. Requests that come meanwhile wait for it.
+    async fn or_check(&self, ready: impl Fn() -> Readiness) -> ReadinessAnswer {
+        let mut last = self.0.lock().await;
+        if let Some((at, answer)) = &*last
+            && at.elapsed() < READY_FOR
+        {
+            return answer.clone();
+        }
+        let answer = tokio::time::timeout(READY_TIMEOUT, ready()).await.unwrap_or_else(|_| {
+            Err(format!("the readiness check did not answer within {} s", READY_TIMEOUT.as_secs()))
+        });
+        *last = Some((Instant::now(), answer.clone()));
+        answer
+    }
 }
 
 /// Logs the warnings of the readiness check once: as soon as it succeeds for the first time.
@@ -183,6 +207,8 @@ fn not_ready(reason: String) -> axum::response::Response {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use axum::body::{Body, to_bytes};
     use axum::extract::Request;
     use serde_json::Value;
@@ -197,6 +223,24 @@ mod tests {
         let (parts, body) = response.expect("a response").into_parts();
         let body = to_bytes(body, 10_000).await.expect("a body");
         (parts.status, serde_json::from_slice(&body).expect("a JSON document"))
+    }
+
+    #[tokio::test]
+    async fn many_requests_for_the_readiness_cause_one_check() {
+        let checks = Arc::new(AtomicU32::new(0));
+        let counted = checks.clone();
+        let ready = move || -> Readiness {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::ready(Err("no database".to_owned())))
+        };
+        let router = health_routes(ready);
+        for _ in 0..20 {
+            let request = Request::get("/ready").body(Body::empty()).expect("a request");
+            let response = router.clone().oneshot(request).await.expect("a response");
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        }
+        // A slow machine may need more than a second for them.
+        assert!(checks.load(Ordering::Relaxed) < 20);
     }
 
     #[tokio::test]

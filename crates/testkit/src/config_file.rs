@@ -21,6 +21,7 @@ pub(crate) fn render(
     let mut text = format!(
         "[database]\nurl = {database_url:?}\n\n\
          [temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n\n\
+         [api]\nmetrics_listen = \"127.0.0.1:0\"\ndocs = true\n\n\
          [worker]\nliveness_check_after_ms = {}\nliveness_check_interval_ms = 500\ncached_workflows = {}\n\
          lock_grants_max = {}\n\
          reconciliation_interval_s = 0\nfull_reconciliation_interval_s = 0\n\n\

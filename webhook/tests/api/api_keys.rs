@@ -40,7 +40,7 @@ async fn reset_endpoint(pool: &PgPool) {
 async fn an_api_key_is_admitted_exactly_to_the_routes_of_its_scopes(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("first").await;
-    let document = api.get("", "/openapi.json").await.json;
+    let document: Value = serde_json::from_str(&payments_api::openapi_document().unwrap()).unwrap();
     let mut requests = 0;
     for set in 1..1_u8 << ApiKeyScope::ALL.len() {
         let has = |scope: ApiKeyScope| {

@@ -84,12 +84,34 @@ async fn an_api_request_above_the_in_flight_limit_is_503_but_health_is_not(pool:
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn no_cache_stores_an_answer_of_the_api(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let paid = api.pay("k", &order()).await;
+    let endpoint = json!({"url": "https://shop.example/hooks"}).to_string();
+    let created = api.post(ACME, "/api/v1/webhook-endpoints", "e", &endpoint).await;
+    assert!(created.json["secret"].is_string(), "{created:?}");
+    let listed = api.get(ACME, PAYMENTS).await;
+    let refused = api.get("unknown", PAYMENTS).await;
+    for response in [paid, created, listed, refused] {
+        assert_eq!(response.header("cache-control"), "no-store", "{response:?}");
+    }
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_public_listener_serves_neither_metrics_nor_the_page_by_default(pool: PgPool) {
+    let api = Api::new(pool).await;
+    for path in ["/metrics", "/docs", "/docs/", "/openapi.json"] {
+        api.get("", path).await.assert_problem(404, "not_found", path);
+    }
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn api_readiness_depends_on_the_database_only(pool: PgPool) {
     let api = Api::new(pool.clone()).await;
     assert_eq!(api.get("", "/health").await.json, json!({"status": "ok"}));
     assert_eq!(api.get("", "/ready").await.status, 200, "expected readiness while Temporal is unreachable");
     api.pay("k", &order()).await;
-    let metrics = String::from_utf8(api.get("", "/metrics").await.bytes).unwrap();
+    let metrics = service_kit::metrics::install().unwrap().render();
     for name in ["api_payment_requests_total", "http_request_duration_seconds"] {
         assert!(metrics.contains(name), "{name}");
     }

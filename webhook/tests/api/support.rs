@@ -133,8 +133,8 @@ impl Api {
     /// A process with its own configuration.
     pub(crate) fn with_config(pool: PgPool, config: Config) -> Self {
         let stopping = CancellationToken::new();
-        let metrics = service_kit::metrics::install().unwrap();
-        let router = payments_api::router(config, pool.clone(), metrics, stopping.clone()).unwrap();
+        service_kit::metrics::install().unwrap();
+        let router = payments_api::router(config, pool.clone(), stopping.clone()).unwrap();
         Self { router, ledger: Ledger::new(pool.clone()), pool, stopping }
     }
 
