@@ -108,8 +108,8 @@ CREATE INDEX payments_open ON payments (tenant_id, state, accepted_at, payment_i
 -- The lists of a state that few payments end in. A settled payment is not in it.
 CREATE INDEX payments_unsuccessful ON payments (tenant_id, state, accepted_at, payment_id)
     WHERE state IN ('rejected', 'failed', 'timed_out', 'cancelled');
--- Counted against the in-flight limit of each switch.
-CREATE INDEX payments_in_flight ON payments (switch) WHERE state IN ('started', 'reserved');
+-- Counted against the in-flight limit of each switch; those that are confirmed, by age.
+CREATE INDEX payments_in_flight ON payments (switch, state, updated_at) WHERE state IN ('started', 'reserved', 'confirmed');
 -- The queue of the liveness check: a check moves a payment behind those that were not checked for longer.
 CREATE INDEX payments_by_liveness ON payments ((greatest(updated_at, liveness_checked_at)))
     WHERE ended_at IS NULL AND state <> 'accepted';

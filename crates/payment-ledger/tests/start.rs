@@ -295,7 +295,8 @@ async fn a_lost_workflow_run_is_resumed_at_each_open_payment_stage(pool: PgPool)
     bank.audit().await;
 }
 
-/// The in-flight limit counts payments from their start until the switch has accepted them, per switch.
+/// The in-flight limit counts payments from their start until the switch has accepted them, and for a moment after their confirmation,
+/// per switch.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_switch_at_its_in_flight_limit_blocks_no_starts_for_other_switches(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -316,6 +317,17 @@ async fn a_switch_at_its_in_flight_limit_blocks_no_starts_for_other_switches(poo
     assert_eq!(claim_with_limit_one().await, [""; 0], "reserved");
     bank.ledger.record_transfer_found(&p.id).await.unwrap();
     assert_eq!(claim_with_limit_one().await, [waits.id.to_string()], "accepted by the switch");
+
+    let later = bank.payment_at(Stage::Accepted, "later").await;
+    bank.advance(&p, Stage::Confirmed).await;
+    let claim_with_limit_two = async || ids(&bank.ledger.claim_accepted(10, LEASE_MS, 2).await.unwrap());
+    assert_eq!(claim_with_limit_two().await, [""; 0], "one confirmed, one leased");
+    sqlx::query("UPDATE payments SET updated_at = updated_at - interval '1 minute' WHERE payment_id = $1")
+        .bind(p.id.as_str())
+        .execute(&bank.pool)
+        .await
+        .unwrap();
+    assert_eq!(claim_with_limit_two().await, [later.id.to_string()], "confirmed a minute ago");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]

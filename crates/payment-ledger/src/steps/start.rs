@@ -18,6 +18,10 @@ pub const START_REJECTIONS_MAX: i32 = 5;
 /// Time for which a payment that this version cannot parse is not claimed again, in milliseconds.
 const UNREADABLE_POSTPONED_MS: i64 = 60_000;
 
+/// How long a confirmed payment counts against the in-flight limit, in milliseconds. Its debit is the workers' next step; one that takes
+/// longer waits for something else, such as the answer to a recall, and must not hold up the starts.
+const CONFIRMED_IN_FLIGHT_MS: i64 = 10_000;
+
 /// A payment whose workflow is to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartablePayment {
@@ -57,7 +61,8 @@ struct ClaimedRow {
 
 impl Ledger {
     /// Leases at most `limit` accepted payments for `lease_ms`: the oldest of each switch, in turn if several switches have
-    /// some. `max_in_flight` payments of a switch are leased, or started and not submitted yet, at most.
+    /// some. `max_in_flight` payments of a switch are leased, started and not submitted yet, or confirmed a moment ago, at most: what the
+    /// workers have begun is done first.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -125,15 +130,19 @@ impl Ledger {
                    FROM switches s
                    CROSS JOIN LATERAL (
                        SELECT count(*) AS payments
-                       FROM (SELECT FROM payments f WHERE f.switch = s.switch AND f.state IN ('started', 'reserved')
-                             LIMIT $3) AS counted) in_flight
+                       FROM ((SELECT 1 FROM payments f WHERE f.switch = s.switch AND f.state IN ('started', 'reserved')
+                              LIMIT $3)
+                             UNION ALL
+                             (SELECT 1 FROM payments f WHERE f.switch = s.switch AND f.state = 'confirmed'
+                                  AND f.updated_at > statement_timestamp() - $4 * interval '1 millisecond'
+                              LIMIT $3)) AS counted) in_flight
                    CROSS JOIN LATERAL (
                        SELECT *
                        FROM (SELECT payment_id, start_lease_until, start_postponed_until,
                                     coalesce(start_postponed_until, accepted_at) AS queued_at
                              FROM payments w WHERE w.switch = s.switch AND w.state = 'accepted'
                              ORDER BY coalesce(start_postponed_until, accepted_at)
-                             LIMIT $3 - in_flight.payments) AS head
+                             LIMIT greatest($3 - in_flight.payments, 0)) AS head
                        LIMIT $3) q
                    WHERE (q.start_lease_until IS NULL OR q.start_lease_until < clock_timestamp())
                      AND (q.start_postponed_until IS NULL OR q.start_postponed_until < clock_timestamp())),
@@ -159,6 +168,7 @@ impl Ledger {
             limit,
             lease_ms as f64,
             max_in_flight,
+            CONFIRMED_IN_FLIGHT_MS as f64,
         )
         .fetch_all(&self.pool)
         .await?)
