@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use payment_ledger::Ledger;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -14,11 +15,16 @@ use crate::common::{analyze, print_now, round2};
 
 /// The payment that is copied; its switch then hangs.
 const HANGING: Order<'static> = Order { amount: "1.00", destination: "AT-BENCH" };
+/// Claims that are timed, and payments that one asks for, as a starter does.
+const CLAIMS: usize = 1_000;
+const CLAIM_LIMIT: i64 = 50;
+/// The in-flight limit of a switch, the workers' default.
+const IN_FLIGHT_MAX: i64 = 200;
 /// The process of the switch that hangs.
 const PROCESS: &str = "sepa_switch";
 
 /// Stores a backlog at a switch that hangs, and makes payments one after the other at the other switch: the latency of their start and of
-/// their end, without the backlog (`alone`) and with it.
+/// their end, without the backlog (`alone`) and with it; and the time of a claim of accepted payments.
 pub(super) async fn measure(
     args: &Args,
     pool: &PgPool,
@@ -32,7 +38,7 @@ pub(super) async fn measure(
     signal("STOP", switch)?;
     let with = with_backlog(args, pool, payer, &copied).await;
     signal("CONT", switch)?;
-    let (payment_ids, in_flight) = with?;
+    let WithBacklog { payment_ids, in_flight, claim_p50_ms, claim_p99_ms } = with?;
     let latency = async |ids: &[String]| {
         let start_ms = load::timeline(pool, ids).await?.get(1).map_or(0.0, |(_, ms)| *ms);
         anyhow::Ok((start_ms, load::ends(pool, ids).await?.p50_ms))
@@ -41,22 +47,51 @@ pub(super) async fn measure(
     Ok(json!({
         "payments": args.backlog,
         "in_flight": in_flight,
+        "claim_ms": {"p50": round2(claim_p50_ms), "p99": round2(claim_p99_ms)},
         "start_ms": {"without": round2(without.0), "with": round2(with.0)},
         "p50_ms": {"without": round2(without.1), "with": round2(with.1)},
     }))
 }
 
-/// The payments made beside the backlog, and how many of its payments were in flight before them.
+/// What was measured beside the backlog.
+struct WithBacklog {
+    /// The payments made beside it.
+    payment_ids: Vec<String>,
+    /// Payments of the backlog in flight before them.
+    in_flight: i64,
+    claim_p50_ms: f64,
+    claim_p99_ms: f64,
+}
+
 async fn with_backlog(
     args: &Args,
     pool: &PgPool,
     payer: &Payer,
     copied: &str,
-) -> anyhow::Result<(Vec<String>, i64)> {
+) -> anyhow::Result<WithBacklog> {
     store(pool, copied, args.backlog).await?;
+    // A backlog that has stood for a while: autovacuum has nothing left to do.
+    sqlx::query("VACUUM payments").execute(pool).await?;
     analyze(pool).await?;
     let in_flight = fill(pool, copied).await?;
-    Ok((payer.closed(&Order::default(), ALONE, 1).await?.payment_ids, in_flight))
+    let (claim_p50_ms, claim_p99_ms) = time_claims(pool).await?;
+    let payment_ids = payer.closed(&Order::default(), ALONE, 1).await?.payment_ids;
+    Ok(WithBacklog { payment_ids, in_flight, claim_p50_ms, claim_p99_ms })
+}
+
+/// Median and 99th percentile of a claim beside those of the workers, in milliseconds. It finds nothing to start: the switch with the
+/// backlog is at its limit.
+async fn time_claims(pool: &PgPool) -> anyhow::Result<(f64, f64)> {
+    let ledger = Ledger::new(pool.clone());
+    let mut times = Vec::with_capacity(CLAIMS);
+    for _ in 0..CLAIMS {
+        let started = Instant::now();
+        let claimed = ledger.claim_accepted(CLAIM_LIMIT, 1, IN_FLIGHT_MAX).await?;
+        times.push(started.elapsed().as_secs_f64() * 1e3);
+        ensure!(claimed.is_empty(), "a claim of the benchmark took a payment from the workers");
+    }
+    times.sort_by(f64::total_cmp);
+    Ok((times[CLAIMS / 2], times[CLAIMS * 99 / 100]))
 }
 
 /// Copies an ended payment as accepted ones, without triggers; each has waited for up to a minute.
