@@ -26,7 +26,7 @@ pub struct OutboundWebhooksOptions {
     /// Permitted networks besides the public internet, such as `10.1.0.0/16`. Default: none.
     pub allowed_networks: Vec<IpNet>,
     /// PEM file of trusted certificate authorities besides those of the system. Default: none.
-    pub ca_file: Option<PathBuf>,
+    pub ca_path: Option<PathBuf>,
     /// Upper bound of endpoints of one tenant, at least 1. Default 10.
     pub endpoints_max: i64,
     /// How long the previous secret signs too after a rotation, in seconds. Default 24 hours.
@@ -70,7 +70,7 @@ impl Default for OutboundWebhooksOptions {
             allow_http: false,
             allowed_ports: vec![443, 8443],
             allowed_networks: Vec::new(),
-            ca_file: None,
+            ca_path: None,
             endpoints_max: 10,
             secret_overlap_s: DAY_S,
             attempt_timeout_ms: 10_000,
@@ -128,7 +128,7 @@ pub enum OutboundWebhooksConfigError {
         pauses_s: u64,
     },
     /// The file of certificate authorities is missing or invalid.
-    #[error("the certificates in outbound_webhooks.ca_file {} could not be loaded; name a readable PEM file", path.display())]
+    #[error("the certificates in outbound_webhooks.ca_path {} could not be loaded; name a readable PEM file", path.display())]
     CaFile {
         /// The configured path.
         path: PathBuf,
@@ -144,7 +144,7 @@ pub struct CheckedOutboundWebhooks {
     pub master_key: Option<MasterKey>,
     /// Rules for URLs.
     pub rules: TargetRules,
-    /// See [`OutboundWebhooksOptions::ca_file`].
+    /// See [`OutboundWebhooksOptions::ca_path`].
     pub authorities: Vec<reqwest::Certificate>,
     /// See [`OutboundWebhooksOptions::endpoints_max`].
     pub endpoints_max: i64,
@@ -228,7 +228,7 @@ impl OutboundWebhooksOptions {
     }
 
     fn authorities(&self) -> Result<Vec<reqwest::Certificate>, OutboundWebhooksConfigError> {
-        let Some(path) = &self.ca_file else { return Ok(Vec::new()) };
+        let Some(path) = &self.ca_path else { return Ok(Vec::new()) };
         let invalid = |source: Box<dyn std::error::Error + Send + Sync>| {
             OutboundWebhooksConfigError::CaFile { path: path.clone(), source }
         };
@@ -257,6 +257,6 @@ mod tests {
         );
         assert!(error(|options| options.max_in_flight_per_tenant = 0).contains("max_in_flight_per_tenant"));
         assert!(error(|options| options.master_key = Some("short".into())).contains("openssl"));
-        assert!(error(|options| options.ca_file = Some("/no/such.pem".into())).contains("/no/such.pem"));
+        assert!(error(|options| options.ca_path = Some("/no/such.pem".into())).contains("/no/such.pem"));
     }
 }

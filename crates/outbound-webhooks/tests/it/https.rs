@@ -32,7 +32,7 @@ impl Authority {
     fn webhooks(&self, pool: PgPool) -> TestWebhooks {
         let file = std::env::temp_dir().join(format!("authority-{}.pem", Uuid::new_v4().simple()));
         std::fs::write(&file, self.0.pem()).unwrap();
-        let options = OutboundWebhooksOptions { allow_http: false, ca_file: Some(file.clone()), ..options() };
+        let options = OutboundWebhooksOptions { allow_http: false, ca_path: Some(file.clone()), ..options() };
         let options = options.check().unwrap();
         std::fs::remove_file(file).unwrap();
         TestWebhooks { pool, options }

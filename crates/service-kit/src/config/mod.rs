@@ -5,6 +5,7 @@
 
 mod env_value;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -13,8 +14,8 @@ use toml::{Table, Value};
 /// Why the configuration could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file named by the environment cannot be opened.
-    #[error("cannot read the configuration file {}; set {variable} to a readable file", path.display())]
+    /// A file named by the environment cannot be read.
+    #[error("cannot read the file {}; set {variable} to a readable file", path.display())]
     File {
         /// The environment variable that names the file.
         variable: String,
@@ -33,14 +34,24 @@ pub enum ConfigError {
         /// Where to set it.
         hint: String,
     },
+    /// A key is set by the environment and by a file that the environment names.
+    #[error("the environment sets both {variable} and {variable}{FILE_SUFFIX}; set one of the two")]
+    SetTwice {
+        /// The variable without its suffix.
+        variable: String,
+    },
 }
+
+/// End of the name of a variable that holds the path of a file with the value, which is how secrets are mounted.
+const FILE_SUFFIX: &str = "_FILE";
 
 /// Reads the configuration of a process.
 ///
 /// `prefix` is the environment prefix without its underscore: with `PAYMENTS`, the variable `PAYMENTS_DATABASE__URL`
 /// sets `database.url`. `file_var` names the variable that may hold the path of a TOML file; if it is set, the file must
 /// exist. Booleans, numbers, `[..]` and `{..}` in an environment value are typed; text that looks like a number needs
-/// quotes of its own: `X_TOKEN='"0123"'`.
+/// quotes of its own: `X_TOKEN='"0123"'`. A variable with `_FILE` behind its name holds the path of a file with the value: a list if it
+/// begins with `[`, otherwise a text, without the line break at its end.
 ///
 /// # Errors
 /// [`ConfigError`], which names the file or the key and how to set it.
@@ -73,23 +84,42 @@ fn extract<T: DeserializeOwned>(
         None => Table::new(),
     };
     let start = format!("{prefix}_");
-    for (name, value) in vars {
-        // The variable that names the file is not itself a key.
-        let Some(key) = name.strip_prefix(&start).filter(|_| name != file_var) else {
-            continue;
+    // The variable that names the file is not itself a key.
+    let vars: BTreeMap<String, String> = vars
+        .filter(|(name, _)| name != file_var)
+        .filter_map(|(name, value)| Some((name.strip_prefix(&start)?.to_owned(), value)))
+        .collect();
+    for (name, value) in &vars {
+        let (key, value) = match name.strip_suffix(FILE_SUFFIX) {
+            None => (name.as_str(), env_value::parse(value)),
+            Some(key) if vars.contains_key(key) => {
+                return Err(ConfigError::SetTwice { variable: format!("{start}{key}") });
+            }
+            Some(key) => (key, read_value(&format!("{start}{name}"), Path::new(value))?),
         };
-        let key = key.to_lowercase();
-        insert(&mut table, &key.split("__").collect::<Vec<_>>(), env_value::parse(&value));
+        insert(&mut table, &key.to_lowercase().split("__").collect::<Vec<_>>(), value);
     }
     serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| explain(&error, prefix, file_var))
 }
 
-fn read_file(file_var: &str, path: &Path) -> Result<Table, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::File {
-        variable: file_var.to_owned(),
+/// The value in a file of its own.
+fn read_value(variable: &str, path: &Path) -> Result<Value, ConfigError> {
+    let text = read_text(variable, path)?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    Ok(if text.starts_with('[') { env_value::parse(text) } else { Value::String(text.to_owned()) })
+}
+
+fn read_text(variable: &str, path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::File {
+        variable: variable.to_owned(),
         path: path.to_owned(),
         source,
-    })?;
+    })
+}
+
+fn read_file(file_var: &str, path: &Path) -> Result<Table, ConfigError> {
+    let text = read_text(file_var, path)?;
     text.parse().map_err(|error: toml::de::Error| {
         let line = error
             .span()
@@ -202,6 +232,32 @@ mod tests {
         assert_eq!((url.as_str(), max_connections), ("file", 4));
         assert_eq!(hosts, ["a", "b"]);
         assert!(sample.verbose);
+    }
+
+    #[test]
+    fn a_value_is_read_from_the_file_that_its_variable_names() {
+        // As it would be a number in a variable.
+        let sample = with_file("value", "3e5\n", |file| {
+            read(&[("APP_DATABASE__URL_FILE", file.to_str().unwrap())], None).unwrap()
+        });
+        assert_eq!(sample.database.url, "3e5");
+        let sample = with_file("list", "[\"a\", \"b\"]\r\n", |file| {
+            let hosts = ("APP_DATABASE__HOSTS_FILE", file.to_str().unwrap());
+            read(&[("APP_DATABASE__URL", "x"), hosts], None).unwrap()
+        });
+        assert_eq!(sample.database.hosts, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_value_file_that_cannot_be_read_or_competes_is_refused() {
+        let missing = ("APP_DATABASE__URL_FILE", "/no/such/secret");
+        let error = read(&[missing], None).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "cannot read the file /no/such/secret; set APP_DATABASE__URL_FILE to a readable file"
+        );
+        let error = read(&[missing, ("APP_DATABASE__URL", "x")], None).unwrap_err().to_string();
+        assert!(error.contains("both APP_DATABASE__URL and APP_DATABASE__URL_FILE"), "{error}");
     }
 
     #[test]
