@@ -151,7 +151,7 @@ impl IntoResponse for Problem {
 
 /// Response to a path without a route: 404 `not_found`.
 pub async fn not_found() -> Problem {
-    Problem::missing("not_found", "no resource exists at this path; see /docs for the paths")
+    Problem::missing("not_found", "no resource exists at this path; check the spelling of the path")
 }
 
 /// Response to a method that the route does not have: 405 `method_not_allowed`.
