@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::de::{DeserializeOwned, Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 /// Body of `POST /v1/transfers`.
 #[derive(Debug, Serialize)]
@@ -67,6 +68,7 @@ pub(crate) struct CancelBody {
     /// Whether the switch knew the reference; `None` if it does not say.
     pub(crate) known: Option<bool>,
     pub(crate) reason: Option<String>,
+    #[serde(default, deserialize_with = "optional_object")]
     pub(crate) transfer: Option<TransferView>,
 }
 
@@ -120,6 +122,7 @@ fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D
 /// A page of `GET /v1/transfers`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ListingBody {
+    #[serde(deserialize_with = "objects")]
     pub(crate) transfers: Vec<TransferView>,
     /// `after` of the next page; `None` on the last page. A page without this field is not known to be the last one.
     #[serde(deserialize_with = "Option::deserialize")]
@@ -160,6 +163,20 @@ pub(super) fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_json::
         return Err(serde_json::Error::custom("expected a JSON object"));
     }
     serde_json::from_slice(body)
+}
+
+/// Deserializes an object within a body, or nothing; see [`object`].
+fn optional_object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let raw = Option::<Box<RawValue>>::deserialize(deserializer)?;
+    raw.map(|raw| object(raw.get().as_bytes()).map_err(D::Error::custom)).transpose()
+}
+
+/// Deserializes a list of objects; see [`object`].
+fn objects<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let raws = Vec::<Box<RawValue>>::deserialize(deserializer)?;
+    raws.iter().map(|raw| object(raw.get().as_bytes()).map_err(D::Error::custom)).collect()
 }
 
 /// Deserializes a word of a list, which is a text. A derived enum would also accept `{"SUCCESS": null}`.

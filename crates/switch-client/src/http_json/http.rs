@@ -134,7 +134,7 @@ impl HttpResponse {
     }
 
     fn problem(&self) -> ProblemBody {
-        serde_json::from_slice(&self.body).unwrap_or_default()
+        object(&self.body).unwrap_or_default()
     }
 }
 

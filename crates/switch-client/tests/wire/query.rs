@@ -117,6 +117,8 @@ async fn only_404_with_the_documented_code_means_not_found() {
         (Call::Query, 404, json!([{"code": "unknown_reference"}]), "our fault"),
         (Call::Query, 404, json!({"error": {"code": "unknown_reference"}}), "our fault"),
         (Call::Query, 404, json!("unknown_reference"), "our fault"),
+        // As a derived struct would also accept its fields.
+        (Call::Query, 404, json!(["unknown_reference"]), "our fault"),
         (Call::Query, 410, problem("unknown_reference".into()), "our fault"),
         (Call::Query, 400, problem("unknown_reference".into()), "our fault"),
         (Call::Query, 200, problem("unknown_reference".into()), "no answer"),
