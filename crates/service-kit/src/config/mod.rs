@@ -155,7 +155,7 @@ fn insert(table: &mut Table, path: &[&str], value: Value) {
 
 /// Turns a serde error into one line that says which key to set, and where.
 fn explain(error: &serde_path_to_error::Error<toml::de::Error>, prefix: &str, file_var: &str) -> ConfigError {
-    let reason = error.inner().message().to_owned();
+    let reason = without_value(error.inner().message());
     let mut path: Vec<String> = match error.path().to_string() {
         path if path == "." => Vec::new(),
         path => path.split('.').map(str::to_owned).collect(),
@@ -168,6 +168,14 @@ fn explain(error: &serde_path_to_error::Error<toml::de::Error>, prefix: &str, fi
         key: path.join("."),
         reason,
         hint: format!("{variable} or the key in the file named by {file_var}"),
+    }
+}
+
+/// The reason without the text that was refused, which may be a secret.
+fn without_value(reason: &str) -> String {
+    match (reason.split_once("string \""), reason.rsplit_once("\", expected")) {
+        (Some((before, _)), Some((_, expected))) => format!("{before}a text, expected{expected}"),
+        _ => reason.to_owned(),
     }
 }
 
@@ -258,6 +266,14 @@ mod tests {
         );
         let error = read(&[missing, ("APP_DATABASE__URL", "x")], None).unwrap_err().to_string();
         assert!(error.contains("both APP_DATABASE__URL and APP_DATABASE__URL_FILE"), "{error}");
+    }
+
+    #[test]
+    fn no_error_shows_a_value() {
+        let vars = [("APP_DATABASE__URL", "x"), ("APP_DATABASE__HOSTS", "whsec_secret\", expected")];
+        let error = read(&vars, None).unwrap_err().to_string();
+        assert!(error.contains("database.hosts") && error.contains("expected a sequence"), "{error}");
+        assert!(!error.contains("secret"), "{error}");
     }
 
     #[test]
