@@ -92,7 +92,7 @@ pub fn router(config: Config, pool: PgPool, stopping: CancellationToken) -> Resu
     let api = api
         .with_state(app)
         // Answers have balances, and the secrets of webhook endpoints.
-        .layer(SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store")))
+        .layer(SetResponseHeaderLayer::overriding(CACHE_CONTROL, HeaderValue::from_static("no-store")))
         .layer(from_fn(limits::write_rate_limit_headers))
         .layer(from_fn_with_state(admission, admission::admit));
 

@@ -153,7 +153,9 @@ pub fn health_routes(ready: impl Fn() -> Readiness + Clone + Send + Sync + 'stat
     let readiness = move || {
         let (last, ready) = (last.clone(), ready.clone());
         async move {
-            match last.or_check(ready).await {
+            // A client that goes away ends no check: the next one would begin another.
+            let answer = tokio::spawn(async move { last.or_check(READY_FOR, ready).await });
+            match answer.await.unwrap_or_else(|_| Err("the readiness check panicked".to_owned())) {
                 Ok(warnings) if warnings.is_empty() => axum::Json(json!({"status": "ready"})).into_response(),
                 Ok(warnings) => axum::Json(json!({"status": "ready", "warnings": warnings})).into_response(),
                 Err(reason) => not_ready(reason),
@@ -170,11 +172,11 @@ pub fn health_routes(ready: impl Fn() -> Readiness + Clone + Send + Sync + 'stat
 struct LastCheck(Arc<tokio::sync::Mutex<Option<(Instant, ReadinessAnswer)>>>);
 
 impl LastCheck {
-    /// The last answer if it is recent, otherwise that of a new check. Requests that come meanwhile wait for it.
-    async fn or_check(&self, ready: impl Fn() -> Readiness) -> ReadinessAnswer {
+    /// The last answer if it is younger than `ready_for`, otherwise that of a new check. Requests that come meanwhile wait for it.
+    async fn or_check(&self, ready_for: Duration, ready: impl Fn() -> Readiness) -> ReadinessAnswer {
         let mut last = self.0.lock().await;
         if let Some((at, answer)) = &*last
-            && at.elapsed() < READY_FOR
+            && at.elapsed() < ready_for
         {
             return answer.clone();
         }
@@ -211,7 +213,9 @@ mod tests {
 
     use axum::body::{Body, to_bytes};
     use axum::extract::Request;
+    use futures::poll;
     use serde_json::Value;
+    use tokio::sync::Semaphore;
     use tower::ServiceExt as _;
 
     use super::*;
@@ -226,21 +230,46 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_requests_for_the_readiness_cause_one_check() {
-        let checks = Arc::new(AtomicU32::new(0));
-        let counted = checks.clone();
-        let ready = move || -> Readiness {
-            counted.fetch_add(1, Ordering::Relaxed);
+    async fn an_answer_of_the_readiness_check_is_repeated_for_its_time() {
+        let last = LastCheck::default();
+        let checks = AtomicU32::new(0);
+        let ready = || -> Readiness {
+            checks.fetch_add(1, Ordering::Relaxed);
             Box::pin(std::future::ready(Err("no database".to_owned())))
         };
-        let router = health_routes(ready);
-        for _ in 0..20 {
-            let request = Request::get("/ready").body(Body::empty()).expect("a request");
-            let response = router.clone().oneshot(request).await.expect("a response");
-            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        for (ready_for, expected) in [(Duration::MAX, 1), (Duration::ZERO, 21)] {
+            for _ in 0..20 {
+                assert_eq!(last.or_check(ready_for, ready).await, Err("no database".to_owned()));
+            }
+            assert_eq!(checks.load(Ordering::Relaxed), expected);
         }
-        // A slow machine may need more than a second for them.
-        assert!(checks.load(Ordering::Relaxed) < 20);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_goes_away_ends_no_readiness_check() {
+        let checks = Arc::new(AtomicU32::new(0));
+        let answers = Arc::new(Semaphore::new(0));
+        let (counted, waits) = (checks.clone(), answers.clone());
+        let ready = move || -> Readiness {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let waits = waits.clone();
+            Box::pin(async move {
+                let _permit = waits.acquire().await;
+                Ok(Vec::new())
+            })
+        };
+        let router = health_routes(ready);
+        let ask = || router.clone().oneshot(Request::get("/ready").body(Body::empty()).expect("a request"));
+        let mut impatient = Box::pin(ask());
+        while checks.load(Ordering::Relaxed) == 0 {
+            assert!(poll!(&mut impatient).is_pending());
+            tokio::task::yield_now().await;
+        }
+        drop(impatient);
+        let patient = ask();
+        answers.add_permits(1);
+        assert_eq!(patient.await.expect("a response").status(), StatusCode::OK);
+        assert_eq!(checks.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]
