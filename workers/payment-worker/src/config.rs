@@ -30,7 +30,7 @@ pub struct PaymentWorkerOptions {
     /// Where health and metrics are served. Default `127.0.0.1:9101`.
     pub metrics_listen: SocketAddr,
     /// In-flight limit of each switch, over all workers: payments that are being started, are started and not yet
-    /// submitted, or are confirmed and not yet debited. A hung switch uses up only its own limit. Default 200.
+    /// submitted, or are confirmed and not debited within ten seconds. A hung switch uses up only its own limit. Default 200.
     pub max_in_flight: i64,
     /// Interval at which accepted payments are claimed, in milliseconds. Default 100.
     pub poll_interval_ms: u64,

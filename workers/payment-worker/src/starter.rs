@@ -1,6 +1,6 @@
 //! The starter: starts a workflow for each accepted payment.
 //!
-//! Payments start at the pace at which the switch accepts submits (the in-flight limit). A burst of acceptances only
+//! Payments start at the pace at which the switch accepts submits and we debit what it confirms (the in-flight limit). A burst of acceptances only
 //! adds latency; it never causes a compensation.
 
 #![expect(clippy::disallowed_methods, reason = "the starter is a loop of the process, not workflow code")]
