@@ -9,7 +9,8 @@ use crate::kinds::upi;
 #[tokio::test]
 async fn s0_16_a_transfer_in_the_settlement_file_is_debited_after_the_questions_are_spent()
 -> anyhow::Result<()> {
-    let system = System::start("in-the-file", upi()).await?;
+    // The file decides before the retention has expired, as on the rail.
+    let system = System::start("in-the-file", upi().with_profile("retention_s", 600)).await?;
     let behaviour = json!({"outcome": "hold", "callback": {"lose": true}});
     system.switch.set_default_behaviour(behaviour).await?;
     let payment = system.pay("5.00").await?;
