@@ -12,7 +12,7 @@ async fn event_streams_send_timeline_entries_as_written_and_close_at_the_end(poo
     let (id, _) = api.accepted_payment("k").await;
     let mut stream = open(&api, &id, None).await;
     assert_eq!(stream.headers["content-type"], "text/event-stream");
-    assert_eq!(stream.headers["cache-control"], "no-cache");
+    assert_eq!(stream.headers["cache-control"], "no-store");
     assert_eq!(stream.block().await.as_deref(), Some("retry: 2000"));
     let mut events = stream.take(1).await;
     for state in ["reserved", "submitted"] {
