@@ -12,11 +12,12 @@ use super::load::{self, Order, Payer};
 use super::processes::Process;
 use super::{ALONE, Args, WITHIN};
 use crate::common::{analyze, print_now, round2};
+use crate::load::{Load, closed};
 
 /// The payment that is copied; its switch then hangs.
 const HANGING: Order<'static> = Order { amount: "1.00", destination: "AT-BENCH" };
-/// Claims that are timed, and payments that one asks for, as a starter does.
-const CLAIMS: usize = 1_000;
+/// Time of the claims, and payments that one asks for, as a starter does.
+const CLAIMS_FOR: Duration = Duration::from_secs(2);
 const CLAIM_LIMIT: i64 = 50;
 /// The in-flight limit of a switch, the workers' default.
 const IN_FLIGHT_MAX: i64 = 200;
@@ -38,7 +39,7 @@ pub(super) async fn measure(
     signal("STOP", switch)?;
     let with = with_backlog(args, pool, payer, &copied).await;
     signal("CONT", switch)?;
-    let WithBacklog { payment_ids, in_flight, claim_p50_ms, claim_p99_ms } = with?;
+    let WithBacklog { payment_ids, in_flight, claims } = with?;
     let latency = async |ids: &[String]| {
         let start_ms = load::timeline(pool, ids).await?.get(1).map_or(0.0, |(_, ms)| *ms);
         anyhow::Ok((start_ms, load::ends(pool, ids).await?.p50_ms))
@@ -47,7 +48,7 @@ pub(super) async fn measure(
     Ok(json!({
         "payments": args.backlog,
         "in_flight": in_flight,
-        "claim_ms": {"p50": round2(claim_p50_ms), "p99": round2(claim_p99_ms)},
+        "claim_ms": {"p50": round2(claims.percentile_ms(0.50)), "p99": round2(claims.percentile_ms(0.99))},
         "start_ms": {"without": round2(without.0), "with": round2(with.0)},
         "p50_ms": {"without": round2(without.1), "with": round2(with.1)},
     }))
@@ -59,8 +60,8 @@ struct WithBacklog {
     payment_ids: Vec<String>,
     /// Payments of the backlog in flight before them.
     in_flight: i64,
-    claim_p50_ms: f64,
-    claim_p99_ms: f64,
+    /// Claims beside those of the workers.
+    claims: Load,
 }
 
 async fn with_backlog(
@@ -74,24 +75,25 @@ async fn with_backlog(
     sqlx::query("VACUUM payments").execute(pool).await?;
     analyze(pool).await?;
     let in_flight = fill(pool, copied).await?;
-    let (claim_p50_ms, claim_p99_ms) = time_claims(pool).await?;
+    let claims = claim(pool).await?;
     let payment_ids = payer.closed(&Order::default(), ALONE, 1).await?.payment_ids;
-    Ok(WithBacklog { payment_ids, in_flight, claim_p50_ms, claim_p99_ms })
+    Ok(WithBacklog { payment_ids, in_flight, claims })
 }
 
-/// Median and 99th percentile of a claim beside those of the workers, in milliseconds. It finds nothing to start: the switch with the
-/// backlog is at its limit.
-async fn time_claims(pool: &PgPool) -> anyhow::Result<(f64, f64)> {
+/// Claims, one after the other. They find nothing to start: the switch with the backlog is at its limit.
+async fn claim(pool: &PgPool) -> anyhow::Result<Load> {
     let ledger = Ledger::new(pool.clone());
-    let mut times = Vec::with_capacity(CLAIMS);
-    for _ in 0..CLAIMS {
-        let started = Instant::now();
-        let claimed = ledger.claim_accepted(CLAIM_LIMIT, 1, IN_FLIGHT_MAX).await?;
-        times.push(started.elapsed().as_secs_f64() * 1e3);
-        ensure!(claimed.is_empty(), "a claim of the benchmark took a payment from the workers");
-    }
-    times.sort_by(f64::total_cmp);
-    Ok((times[CLAIMS / 2], times[CLAIMS * 99 / 100]))
+    let claims = closed(1, CLAIMS_FOR, move || {
+        let ledger = ledger.clone();
+        async move {
+            let claimed = ledger.claim_accepted(CLAIM_LIMIT, 1, IN_FLIGHT_MAX).await?;
+            ensure!(claimed.is_empty(), "a claim of the benchmark took a payment from the workers");
+            Ok(())
+        }
+    })
+    .await;
+    ensure!(claims.failed == 0, "{} claims failed, or took a payment from the workers", claims.failed);
+    Ok(claims)
 }
 
 /// Copies an ended payment as accepted ones, without triggers; each has waited for up to a minute.
