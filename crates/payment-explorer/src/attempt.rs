@@ -5,10 +5,12 @@ use payment_protocol::cancel::{
     self, CancelAnswer, CancelAttemptOutcome, CancelContext, CancelPort, SwitchResponse, VoidReason,
 };
 use payment_protocol::cause::{Cause, OperatorReason};
+use payment_protocol::debit::{self, DebitPort};
 use payment_protocol::decision::{self, Decision, DecisionOutcome, DecisionPort};
 use payment_protocol::facts::RecallRecord;
 use payment_protocol::keys::{CompensationKey, Reference, StepKey};
 use payment_protocol::poll::{self, PollOutcome};
+use payment_protocol::port::DebitOutcome;
 use payment_protocol::recall::{self, RecallAnswer, RecallAttemptOutcome, RecallPort};
 use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{
@@ -32,8 +34,10 @@ pub enum Activity {
     Cancel(Cause, bool),
     /// Recall.
     Recall,
-    /// Poll a switch that does not call back.
+    /// Poll a switch that does not call back, or whose callback a query must confirm.
     Poll,
+    /// Debit, at a switch whose callbacks a query must confirm.
+    Debit,
     /// Apply an operator decision.
     ApplyDecision(Decision, OperatorReason),
 }
@@ -84,6 +88,10 @@ pub enum AttemptCall {
     BeginQuery,
     /// Our ledger: bound the deadline of an attempt without a record.
     BoundDeadline(i64),
+    /// Our ledger: read whether the switch must be queried before the debit.
+    NeedsQuery,
+    /// Our ledger: debit, with the record of the SUCCESS that the switch answered.
+    Debit(Option<SettledReport>),
     /// The switch: send the transfer.
     Send(Reference),
     /// The switch: cancel the transfer.
@@ -113,6 +121,10 @@ pub enum AttemptReply {
     Begin(CancelContext),
     /// The reply to `BeginQuery`.
     BeginQuery(AskRuling),
+    /// The reply to `NeedsQuery`.
+    NeedsQuery(bool),
+    /// The reply to `Debit`.
+    Debit(DebitOutcome),
     /// The reply to `BoundDeadline`.
     Deadline(i64),
     /// The reply to `RecallRecorded` and `RecordRecall`.
@@ -144,6 +156,8 @@ pub enum AttemptOutcome {
     Recall(RecallAttemptOutcome),
     /// The outcome of a poll.
     Poll(PollOutcome),
+    /// The outcome of a debit.
+    Debit(DebitOutcome),
     /// The outcome of applying a decision.
     ApplyDecision(DecisionOutcome),
 }
@@ -254,6 +268,22 @@ impl CancelPort for ReplayedPort<'_> {
     }
 }
 
+impl DebitPort for ReplayedPort<'_> {
+    type Error = NoError;
+
+    async fn needs_query(&self) -> Result<bool, NoError> {
+        Ok(reply!(self, AttemptCall::NeedsQuery, NeedsQuery))
+    }
+
+    async fn query(&self, reference: &Reference) -> Result<QueryAnswer, NoError> {
+        Ok(reply!(self, AttemptCall::Query(reference.clone()), QueryAnswer).answer)
+    }
+
+    async fn debit(&self, confirmed: Option<&SettledReport>) -> Result<DebitOutcome, NoError> {
+        Ok(reply!(self, AttemptCall::Debit(confirmed.cloned()), Debit))
+    }
+}
+
 impl RecallPort for ReplayedPort<'_> {
     type Error = NoError;
 
@@ -316,6 +346,7 @@ pub fn advance(
             Activity::FirstSubmit => submit::first_attempt(port, payment).await.map(AttemptOutcome::Submit),
             Activity::Cancel(..) => cancel::attempt(port, payment).await.map(AttemptOutcome::Cancel),
             Activity::Recall => recall::attempt(port, payment).await.map(AttemptOutcome::Recall),
+            Activity::Debit => debit::attempt(port, payment).await.map(AttemptOutcome::Debit),
             Activity::Poll => poll::poll(port, payment).await.map(AttemptOutcome::Poll),
             Activity::ApplyDecision(decision, reason) => {
                 let applied = decision::apply_decision(port, payment, decision, *reason).await;

@@ -115,7 +115,7 @@ fn debited_only_if_settled(model: &Model, before: &State, next: &State) -> bool 
         || next.switch.settled()
         || (next.switch.returned()
             && (!next.switch.recalled || commit_was_lost(model, next))
-            && !(is_new && before.bank.knows_of_return()))
+            && !(is_new && model.knows_of_return(&before.bank)))
 }
 
 /// Whether a false decision was applied only where the switch had no definite answer: to the attempt that applies it, or at that moment

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use foldhash::quality::FixedState;
 use iso_currency::Currency;
 use payment_protocol::cancel::SwitchResponse;
+use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{AccountId, DecisionId, PaymentId, SwitchName, TxId};
 use payment_protocol::money::Money;
 use payment_protocol::reject::{Reject, RejectMeaning};
@@ -15,6 +16,7 @@ use payment_protocol::submit::QueryAnswer;
 use payment_protocol::{Payment, PaymentError, SwitchProfile};
 
 use crate::attempt::{self, ActiveAttempt, Activity, AttemptCall, AttemptOutcome};
+use crate::bank::Bank;
 use crate::equivalence;
 use crate::replay::{Exchange, Index, Interner, Progress};
 use crate::switch::{ClockPhase, Switch};
@@ -241,6 +243,26 @@ impl Model {
     #[must_use]
     pub fn activity(&self, index: Index) -> Rc<Activity> {
         self.activities.value(index).unwrap_or_else(|| Rc::new(Activity::Submit))
+    }
+
+    /// Whether a callback about the payment moves no money until a query confirms it.
+    #[must_use]
+    pub fn confirms_by_query(&self) -> bool {
+        self.profile().confirms_by_query(self.payment().money)
+    }
+
+    /// Whether the bank knows that the money came back. What a callback alone says of a settled transfer is no knowledge where a query must
+    /// confirm it: the transfer is debited, and the return corrected.
+    #[must_use]
+    pub fn knows_of_return(&self, bank: &Bank) -> bool {
+        let is_unconfirmed = self.confirms_by_query() && bank.final_status == Some(FinalStatus::Settled);
+        bank.knows_of_return() && !is_unconfirmed
+    }
+
+    /// Whether the waiting payment polls the switch: one that does not call back, or whose SUCCESS a query must confirm.
+    #[must_use]
+    pub fn is_polled(&self, bank: &Bank) -> bool {
+        self.profile().must_be_polled() || self.confirms_by_query() && bank.success_stored
     }
 
     /// Whether an attempt's next call sends the transfer, for the first time or as a repeat.

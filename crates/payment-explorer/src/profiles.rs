@@ -2,7 +2,7 @@
 
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::SwitchName;
-use payment_protocol::profile::{Rail, Strategy};
+use payment_protocol::profile::{ConfirmByQuery, Rail, Strategy};
 
 /// A capability of a switch, by its word in a profile's name.
 type Capability = (&'static str, fn(&mut SwitchProfile) -> &mut bool);
@@ -21,6 +21,10 @@ const CAPABILITIES: [Capability; 8] = [
 /// The word of a profile whose customers' accounts are restored when no confirmation comes. Not walked with every accepted profile: it
 /// changes no message to the switch.
 const RESTORE: &str = "restore";
+
+/// The word of a profile whose callbacks move no money until a query confirms them. Not walked with every accepted profile: it changes
+/// nothing where the switch cannot be queried or does not call back.
+const CONFIRM: &str = "confirm";
 
 /// A switch without capabilities.
 ///
@@ -52,9 +56,16 @@ pub fn named(name: &str) -> anyhow::Result<SwitchProfile> {
             profile.restore_customer_after_ms = Some(sent_by_ms);
             continue;
         }
+        if word == CONFIRM {
+            profile.confirm_by_query = ConfirmByQuery::Always;
+            continue;
+        }
         let (_, capability) = CAPABILITIES.iter().find(|(known, _)| *known == word).ok_or_else(|| {
             let all: Vec<_> = CAPABILITIES.iter().map(|(word, _)| *word).collect();
-            anyhow::anyhow!("unknown capability {word:?}; use one of {}, {RESTORE}", all.join(", "))
+            anyhow::anyhow!(
+                "unknown capability {word:?}; use one of {}, {RESTORE}, {CONFIRM}",
+                all.join(", ")
+            )
         })?;
         *capability(&mut profile) = true;
     }
@@ -75,6 +86,7 @@ pub fn name(profile: &SwitchProfile) -> String {
         .map(|(word, _)| *word)
         .collect();
     words.extend(profile.restore_customer_after_ms.map(|_| RESTORE));
+    words.extend((profile.confirm_by_query != ConfirmByQuery::Never).then_some(CONFIRM));
     format!("{}:{}", profile.strategy, words.join("+"))
 }
 

@@ -75,6 +75,12 @@ const RESTORING: &[&str] = &[
     "query:query+dedup+tombstone+deadline+cancel+recall+callback+restore",
     "at_most_once:recall+callback+statement+restore",
 ];
+/// Profiles of switches whose callbacks move no money until a query confirms them. With the customer's and the account's events in the
+/// deep tier.
+const CONFIRMING: &[&str] = &[
+    "query:query+dedup+tombstone+deadline+cancel+recall+callback+confirm",
+    "at_most_once:query+recall+callback+confirm",
+];
 /// Profiles walked with a lost commit and a fault, of ours or of the switch; without the customer's and the account's events (limits:
 /// decisions 0020 and 0025). At the last five the first attempt may be recorded together with the reserve.
 const LOST_AND_FAULTY: &[&str] = &[
@@ -102,7 +108,7 @@ const STATES_MAX: usize = 120_000_000;
 /// What the fast tier leaves to the deep tier, in words; printed with its counts.
 pub const LEFT_TO_DEEP: &[&str] = &[
     "two faults; a fault with a decision; a fault of each kind except at the rails; two faults of the switch with two decisions",
-    "a fault at a profile that is neither representative nor a rail's; a failover with a fault of the switch; two runs alive at once with a decision",
+    "a fault at a profile that is neither representative nor a rail's, and at one that confirms callbacks by a query with a customer's or account's event; a failover with a fault of the switch; two runs alive at once with a decision",
 ];
 
 /// What no tier walks, in words; printed with the counts.
@@ -232,6 +238,13 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
         walks.push(Walk::new(profile.clone(), 0, 0, 1).with_lost_commits(1).with_events(1));
         walks.push(Walk::new(profile, 0, 1, 1).with_events(1));
     }
+    for name in CONFIRMING {
+        let profile = profiles::named(name)?;
+        walks.push(Walk::new(profile.clone(), 1, 0, 0).with_events(0));
+        walks.push(Walk::new(profile.clone(), 0, 0, 1).with_events(1));
+        walks.push(Walk::new(profile.clone(), 0, 0, 1).with_lost_commits(1).with_events(0));
+        walks.push(Walk::new(profile, 0, 1, 1).with_false_decisions(1).with_events(0));
+    }
     for rail in Rail::ALL {
         let profile = profiles::named(rail.as_str())?;
         walks.push(Walk::new(profile.clone(), 1, 0, 0).with_events(1));
@@ -247,7 +260,7 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
         walks.push(decided.with_false_decisions(1));
     }
     let rails = Rail::ALL.iter().map(|rail| rail.as_str());
-    for name in REPRESENTATIVE.iter().chain(RESTORING).copied().chain(rails) {
+    for name in REPRESENTATIVE.iter().chain(RESTORING).chain(CONFIRMING).copied().chain(rails) {
         walks.push(Walk::new(profiles::named(name)?, 0, 0, 1).with_failovers(1).with_events(0));
     }
     let validate = profiles::named(WITHOUT_REFERENCES)?;
@@ -308,6 +321,13 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
     for profile in profiles::accepted()? {
         walks.push(Walk::new(profile.clone(), 1, 0, 0));
         walks.push(Walk::new(profile, 0, 1, 1));
+    }
+    for name in CONFIRMING {
+        let profile = profiles::named(name)?;
+        walks.push(Walk::new(profile.clone(), 1, 0, 0).with_events(1));
+        walks.push(Walk::new(profile.clone(), 0, 1, 1).with_events(1));
+        walks.push(Walk::new(profile.clone(), 1, 1, 0).with_events(0));
+        walks.push(Walk::new(profile, 0, 0, 0).with_second_runs(1).with_events(0));
     }
     for name in LOST_WITH_BOTH_FAULTS {
         walks.push(Walk::new(profiles::named(name)?, 0, 1, 1).with_failovers(1).with_events(0));

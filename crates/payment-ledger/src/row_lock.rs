@@ -9,7 +9,7 @@ use payment_protocol::keys;
 use payment_protocol::money::{Money, parse_currency};
 use payment_protocol::rail_id::RailId;
 use payment_protocol::report::ExpectedTransfer;
-use payment_protocol::{PaymentState, SwitchProfile};
+use payment_protocol::{PaymentState, SwitchProfile, rules};
 use sqlx::PgConnection;
 
 use crate::LedgerError;
@@ -129,6 +129,7 @@ struct LockedPaymentRow {
     workflow_id: String,
     trace_parent: Option<String>,
     failure_reported: bool,
+    success_reported: bool,
     decision_open: bool,
     hold: Option<String>,
     hold_matches: Option<bool>,
@@ -219,8 +220,7 @@ async fn read_locked(
                   coalesce(p.restore_due_at <= clock_timestamp(), false) AS "restore_is_due!",
                   h.borne_by_bank_since IS NOT NULL AS "restored!", p.has_unbooked_return AS "has_unbooked_return!",
                   p.workflow_id AS "workflow_id!", p.trace_parent,
-                  EXISTS (SELECT FROM switch_callbacks c WHERE c.payment_id = p.payment_id AND c.switch = p.switch
-                             AND c.status = 'FAILURE') AS "failure_reported!",
+                  reported.failure AS "failure_reported!", reported.success AS "success_reported!",
                   EXISTS (SELECT FROM decisions d WHERE d.payment_id = p.payment_id AND d.status IN ('proposed', 'confirmed'))
                       AS "decision_open!",
                   h.status AS "hold?",
@@ -247,6 +247,11 @@ async fn read_locked(
            -- LATERAL and LIMIT: with a plan from when the tables were small, each payment would read all of them.
            CROSS JOIN LATERAL (SELECT * FROM payments WHERE payment_id = k.payment_id LIMIT 1) p
            LEFT JOIN LATERAL (SELECT * FROM holds WHERE payment_id = k.payment_id LIMIT 1) h ON true
+           CROSS JOIN LATERAL (
+               SELECT coalesce(bool_or(status = 'FAILURE'), false) AS failure,
+                      coalesce(bool_or(status = 'SUCCESS' AND (amount_minor, currency) = (p.amount_minor, p.currency)), false)
+                          AS success
+               FROM switch_callbacks WHERE payment_id = k.payment_id AND switch = p.switch) reported
            LEFT JOIN LATERAL (SELECT * FROM operations WHERE operation_key = k.reserve_key LIMIT 1) reserve ON true
            LEFT JOIN LATERAL (SELECT * FROM operations WHERE operation_key = k.debit_key AND outcome = 'refused' LIMIT 1) debit ON true
            LEFT JOIN LATERAL (SELECT * FROM operations WHERE operation_key = k.recall_key LIMIT 1) recall ON true"#,
@@ -275,7 +280,11 @@ impl LockedPaymentRow {
             .map_err(|_| unreadable("amount_minor", &format!("{} {}", self.amount_minor, self.currency)))?;
         let source_account = AccountId::new(self.source_account.as_str())
             .map_err(|_| unreadable("source_account", &self.source_account))?;
-        let facts = self.facts(unreadable)?;
+        let mut facts = self.facts(unreadable)?;
+        // One that came before its attempt has an exception of its own.
+        let had_attempt = !facts.reported_without_attempt || facts.returned_without_attempt;
+        facts.success_unconfirmed =
+            self.success_reported && had_attempt && rules::needs_query(&facts, &profile, money);
         // Pairs with the journal entry of steps/reserve.rs, from which the database opens the hold.
         let contradiction = if self.hold_matches == Some(false) {
             Some("the hold differs from the payment")
@@ -343,6 +352,7 @@ impl LockedPaymentRow {
             confirmation_mismatch: self.confirmation_mismatch,
             reported_without_attempt: self.reported_without_attempt,
             returned_without_attempt: self.returned_without_attempt,
+            success_unconfirmed: false,
             debit_refused: self.debit_reason.clone(),
             recall: self.recall_record(),
             cancel_requested: self.cancel_requested,

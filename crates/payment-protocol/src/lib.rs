@@ -9,7 +9,7 @@
 //! | layer | question | driven by |
 //! |---|---|---|
 //! | [`pay`] over [`port::PaymentPort`] | in which order do the steps of one payment happen? | the workflow |
-//! | [`submit`], [`poll`], [`look`], [`cancel`], [`recall`], [`decision`] over their ports | what does one attempt do at the switch? | an activity, once per attempt |
+//! | [`submit`], [`poll`], [`look`], [`debit`], [`cancel`], [`recall`], [`decision`] over their ports | what does one attempt do at the switch? | an activity, once per attempt |
 //! | [`rules`] over [`facts::Facts`] | what may be written next to what is written? | the ledger, under the payment row's lock |
 
 pub mod action;
@@ -17,6 +17,7 @@ pub mod alert;
 pub mod cancel;
 pub mod cause;
 pub mod compensation;
+pub mod debit;
 pub mod decision;
 pub mod drift;
 pub mod exception;

@@ -7,6 +7,7 @@ use crate::cancel::VoidReason;
 use crate::cause::{Cause, ReserveRefusal};
 use crate::facts::{Facts, FinalStatus, HoldStatus, ReserveRecord};
 use crate::ids::RunId;
+use crate::money::Money;
 use crate::profile::{LateSettlement, SwitchProfile};
 use crate::reject::Reject;
 use crate::report::{Difference, ExpectedTransfer, SettledReport, compare};
@@ -219,6 +220,51 @@ pub fn returned_report(
     money_report(facts, expected, report, answers_us, FinalStatus::Returned)
 }
 
+/// Rules on a callback that says that the money came back. Where a query must confirm it, it moves nothing of an open payment: it counts
+/// as one that nobody expected. The switch is asked when the payment is compensated; if it is debited first, operators credit what came
+/// back.
+#[must_use]
+pub fn returned_callback(
+    facts: &Facts,
+    profile: &SwitchProfile,
+    expected: &ExpectedTransfer,
+    report: &SettledReport,
+) -> FinalStatusRuling {
+    let answers_us = false;
+    let is_open = facts.state.end().is_none();
+    match returned_report(facts, expected, report, answers_us) {
+        FinalStatusRuling::First if is_open && profile.confirms_by_query(expected.money) => {
+            FinalStatusRuling::NoAttempt
+        }
+        ruling => ruling,
+    }
+}
+
+/// Whether a callback with SUCCESS would be the first definite report and must be confirmed by a query: it is stored and delivered, and
+/// the debit that follows begins with the query.
+#[must_use]
+pub fn is_unconfirmed_success(
+    facts: &Facts,
+    profile: &SwitchProfile,
+    expected: &ExpectedTransfer,
+    report: &SettledReport,
+) -> bool {
+    let answers_us = false;
+    needs_query(facts, profile, expected.money)
+        && settled_report(facts, expected, report, answers_us) == FinalStatusRuling::First
+}
+
+/// As [`final_reject`], in a callback about an amount: not believed where a query must confirm it.
+#[must_use]
+pub fn final_reject_callback(
+    facts: &Facts,
+    profile: &SwitchProfile,
+    money: Money,
+    reject: &Reject,
+) -> Option<FinalStatusRuling> {
+    if needs_query(facts, profile, money) { None } else { final_reject(facts, profile, reject) }
+}
+
 fn money_report(
     facts: &Facts,
     expected: &ExpectedTransfer,
@@ -253,11 +299,31 @@ pub fn has_left(facts: &Facts) -> bool {
     facts.attempts > 0 || was_answered
 }
 
-/// Whether the switch reported a SUCCESS that could not be taken for this payment's: with other data, without a recorded attempt, or
-/// by a return of money that was not charged. What the switch says afterwards is then for operators.
+/// Whether the switch reported a SUCCESS that could not be taken for this payment's: with other data, without a recorded attempt, by a
+/// return of money that was not charged, or by a callback that no query has confirmed. What the switch says afterwards is then for
+/// operators.
 #[must_use]
 pub fn has_doubtful_success(facts: &Facts) -> bool {
-    facts.confirmation_mismatch || is_reported_unexpectedly(facts)
+    facts.confirmation_mismatch || facts.success_unconfirmed || is_reported_unexpectedly(facts)
+}
+
+/// Whether the switch must answer a query before the payment's money moves: nothing definite is recorded, and the profile does not
+/// believe a callback alone ([`crate::profile::ConfirmByQuery`]).
+#[must_use]
+pub fn needs_query(facts: &Facts, profile: &SwitchProfile, money: Money) -> bool {
+    is_undecided(facts) && profile.confirms_by_query(money)
+}
+
+/// What the switch has said of a payment that needs an operator: its definite answer, or a callback that said that the transfer settled,
+/// which the debit asks the switch to confirm. `None` if it has said neither.
+#[must_use]
+pub fn reported(facts: &Facts) -> Option<FinalStatus> {
+    facts.final_status.or(facts.success_unconfirmed.then_some(FinalStatus::Settled))
+}
+
+/// Whether the payment is open, and no definite answer of the switch is recorded.
+fn is_undecided(facts: &Facts) -> bool {
+    facts.state.end().is_none() && facts.final_status.is_none()
 }
 
 /// Whether the switch has shown that it had the transfer, by a report without a recorded attempt or by a return of money that was not
@@ -309,12 +375,12 @@ fn final_status(facts: &Facts, reported: FinalStatus) -> FinalStatusRuling {
 /// the switch, and where a final reject was recorded before any cause.
 #[must_use]
 pub fn begins_cancel(facts: &Facts) -> bool {
-    let is_undecided = match facts.final_status {
+    let is_unsettled = match facts.final_status {
         None => true,
         Some(FinalStatus::Void) => facts.cause.is_none(),
         Some(FinalStatus::Settled | FinalStatus::Returned) => false,
     };
-    is_undecided && facts.state.end().is_none()
+    is_unsettled && facts.state.end().is_none()
 }
 
 /// Whether nothing was ever sent: no attempt is recorded, no attempt can be missing from the record, and the switch has neither
@@ -329,8 +395,7 @@ pub fn never_sent(facts: &Facts) -> bool {
 /// answer of the switch proves depends on the age of the transfer, and only a marked payment without a recorded attempt has one.
 #[must_use]
 pub fn may_lack_attempts(facts: &Facts, submit_scheduled: bool) -> bool {
-    let is_undecided = facts.state.end().is_none() && facts.final_status.is_none();
-    is_undecided && facts.attempts == 0 && (submit_scheduled || is_reported_unexpectedly(facts))
+    is_undecided(facts) && facts.attempts == 0 && (submit_scheduled || is_reported_unexpectedly(facts))
 }
 
 /// Ruling on a debit.

@@ -107,9 +107,11 @@ impl PaymentState {
             Self::Started => {
                 &[Self::Reserved, Self::Cancelling, Self::NeedsOperator, Self::Rejected, Self::Cancelled]
             }
-            // A callback can arrive before submit returns.
-            Self::Reserved => &[Self::Submitted, Self::Confirmed, Self::Cancelling, Self::NeedsOperator],
-            Self::Submitted => &[Self::Confirmed, Self::Cancelling, Self::NeedsOperator],
+            // A callback can arrive before submit returns. Settled: the answer that confirms a callback is written with the debit.
+            Self::Reserved => {
+                &[Self::Submitted, Self::Confirmed, Self::Cancelling, Self::NeedsOperator, Self::Settled]
+            }
+            Self::Submitted => &[Self::Confirmed, Self::Cancelling, Self::NeedsOperator, Self::Settled],
             // The bank cannot debit (Path C): the switch returned the money, or an operator decides.
             Self::Confirmed => {
                 &[Self::NeedsOperator, Self::Settled, Self::Failed, Self::TimedOut, Self::Cancelled]

@@ -78,6 +78,7 @@ impl Bank {
         let first = rules::first_cause(&facts, &Cause::ReleasedByDecision);
         let ruling = rules::release_by_decision(&facts);
         if ruling == ReleaseByDecisionRuling::Release {
+            self.deny_unconfirmed_success();
             self.final_status.get_or_insert(FinalStatus::Void);
             self.close_decision(id, DecisionOutcome::Released(first.clone()));
             self.release_or_fence(&first);

@@ -8,6 +8,7 @@ use payment_protocol::facts::{FinalStatus, HoldStatus, RecallRecord, ReserveReco
 use payment_protocol::port::{
     DebitOutcome, FenceOutcome, NeedsOperatorOutcome, ReleaseOutcome, ReserveOutcome,
 };
+use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{
     self, AttemptRuling, Bearer, DebitRuling, ReleaseRuling, ReserveRuling, RestoreRuling,
 };
@@ -125,6 +126,14 @@ impl Bank {
         }
     }
 
+    /// Debits the hold, with the record of the SUCCESS that the switch answered to a query.
+    pub fn debit_confirmed(&mut self, payment: &Payment, confirmed: Option<&SettledReport>) -> DebitOutcome {
+        if let Some(report) = confirmed {
+            self.record_settled(payment, report);
+        }
+        self.debit(&payment.profile)
+    }
+
     pub(super) fn debit_hold(&mut self, profile: &SwitchProfile) {
         self.hold = Some(HoldStatus::Debited);
         self.journal.debit += 1;
@@ -217,7 +226,8 @@ impl Bank {
             self.open_exception(Exception::AcceptedThenUnknown);
         }
         self.state = PaymentState::NeedsOperator;
-        self.final_status.map_or(NeedsOperatorOutcome::AwaitsOperator, NeedsOperatorOutcome::FinalStatus)
+        rules::reported(&self.facts_now())
+            .map_or(NeedsOperatorOutcome::AwaitsOperator, NeedsOperatorOutcome::FinalStatus)
     }
 
     /// Starts the next recovery. Returns whether the workflow may run forward; `None` if the payment has ended.

@@ -70,22 +70,34 @@ impl Bank {
         }
         match answer {
             SendAnswer::Accepted => self.mark_submitted(),
-            SendAnswer::Refused { reject } => self.apply_final_reject(profile, reject),
+            SendAnswer::Refused { reject } => {
+                self.write_final_reject(rules::final_reject(&self.facts_now(), profile, reject));
+            }
             SendAnswer::Unknown { .. } => {}
         }
     }
 
-    fn apply_final_reject(&mut self, profile: &SwitchProfile, reject: &Reject) {
-        if let Some(ruling) = rules::final_reject(&self.facts_now(), profile, reject) {
+    fn write_final_reject(&mut self, ruling: Option<FinalStatusRuling>) {
+        if let Some(ruling) = ruling {
             self.write_void(ruling);
         }
     }
 
     fn write_void(&mut self, ruling: FinalStatusRuling) {
         match ruling {
-            FinalStatusRuling::First => self.final_status = Some(FinalStatus::Void),
+            FinalStatusRuling::First => {
+                self.deny_unconfirmed_success();
+                self.final_status = Some(FinalStatus::Void);
+            }
             FinalStatusRuling::Contradicts => self.open_exception(Exception::ContradictoryFinalStatus),
             FinalStatusRuling::Same | FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt => {}
+        }
+    }
+
+    /// What happens now contradicts a callback with SUCCESS that no query confirmed.
+    pub(super) fn deny_unconfirmed_success(&mut self) {
+        if self.facts_now().success_unconfirmed {
+            self.open_exception(Exception::ContradictoryFinalStatus);
         }
     }
 
@@ -161,6 +173,12 @@ impl Bank {
         self.operator_reason.is_some() && !self.ended()
     }
 
+    /// Whether the switch must be queried before the debit.
+    #[must_use]
+    pub fn needs_query(&self, payment: &Payment) -> bool {
+        rules::needs_query(&self.facts_now(), &payment.profile, payment.money)
+    }
+
     /// Records a SUCCESS that answers us, or the exception that it is.
     pub fn record_settled(&mut self, payment: &Payment, report: &SettledReport) -> FinalStatusRuling {
         self.write_settled(payment, report, true)
@@ -205,8 +223,12 @@ impl Bank {
         report: &SettledReport,
         answers_us: bool,
     ) -> FinalStatusRuling {
-        let expected = ExpectedTransfer::from(payment);
-        let ruling = rules::returned_report(&self.facts_now(), &expected, report, answers_us);
+        let (facts, expected) = (self.facts_now(), ExpectedTransfer::from(payment));
+        let ruling = if answers_us {
+            rules::returned_report(&facts, &expected, report, true)
+        } else {
+            rules::returned_callback(&facts, &payment.profile, &expected, report)
+        };
         match ruling {
             FinalStatusRuling::Same | FinalStatusRuling::Contradicts => {}
             FinalStatusRuling::First => {
@@ -241,7 +263,7 @@ impl Bank {
 
     /// Whether the switch accepted the transfer, or money of it came back.
     fn is_accepted(&self) -> bool {
-        self.accepted || self.has_unbooked_return
+        self.accepted || self.has_unbooked_return || self.facts_now().success_unconfirmed
     }
 
     /// Whether the row may be a second acceptance, under whose id the switch does not know the transfer.
@@ -266,6 +288,14 @@ impl Bank {
     /// Stores a callback with SUCCESS. Returns whether the workflow must be signalled.
     pub fn store_success(&mut self, payment: &Payment, report: &SettledReport) -> bool {
         let open = !self.ended();
+        let (facts, expected) = (self.facts_now(), ExpectedTransfer::from(payment));
+        self.success_unconfirmed |= payment.profile.confirms_by_query(payment.money)
+            && report.switch == expected.switch
+            && report.amount_minor == payment.money.amount_minor();
+        if rules::is_unconfirmed_success(&facts, &payment.profile, &expected, report) {
+            self.success_stored = true;
+            return true;
+        }
         let ruling = self.write_settled(payment, report, false);
         if !matches!(ruling, FinalStatusRuling::Differs(Difference::Switch)) {
             self.success_stored = true;
@@ -287,7 +317,7 @@ impl Bank {
     }
 
     /// Stores a callback with FAILURE; a final reject is the final status. Returns whether the workflow must be signalled.
-    pub fn store_failure(&mut self, profile: &SwitchProfile, reject: &Reject) -> bool {
+    pub fn store_failure(&mut self, payment: &Payment, reject: &Reject) -> bool {
         self.failure_stored = true;
         if matches!(self.final_status, Some(FinalStatus::Settled | FinalStatus::Returned)) {
             self.open_exception(Exception::ContradictoryFinalStatus);
@@ -296,7 +326,13 @@ impl Bank {
         if self.ended() {
             return false;
         }
-        self.apply_final_reject(profile, reject);
+        let facts = self.facts_now();
+        self.write_final_reject(rules::final_reject_callback(
+            &facts,
+            &payment.profile,
+            payment.money,
+            reject,
+        ));
         true
     }
 }

@@ -60,15 +60,7 @@ pub(super) fn port_reply(reply: &PortReply) -> String {
             AccountLockOutcome::CustomerCancel => "customer cancel".into(),
         },
         PortReply::Cancel(outcome) => cancel(outcome),
-        PortReply::Debit(outcome) => match outcome {
-            DebitOutcome::Done => "done".into(),
-            DebitOutcome::Refused { .. } => "refused".into(),
-            DebitOutcome::Returned => "returned".into(),
-            DebitOutcome::NoHold => "no hold".into(),
-            DebitOutcome::Failed { .. } => "failed".into(),
-            DebitOutcome::Differs => "differs".into(),
-            DebitOutcome::NotConfirmed => "not confirmed".into(),
-        },
+        PortReply::Debit(outcome) => debit(outcome).into(),
         PortReply::Recall(outcome) => recall(outcome).into(),
         PortReply::Release(outcome) => match outcome {
             ReleaseOutcome::Done(_) => "done".into(),
@@ -114,6 +106,18 @@ fn cancel(outcome: &CancelOutcome) -> String {
         CancelOutcome::Differs => "differs".into(),
         CancelOutcome::Undecidable(reason) => format!("undecidable {reason}"),
         CancelOutcome::Ended(_) => "ended".into(),
+    }
+}
+
+fn debit(outcome: &DebitOutcome) -> &'static str {
+    match outcome {
+        DebitOutcome::Done => "done",
+        DebitOutcome::Refused { .. } => "refused",
+        DebitOutcome::Returned => "returned",
+        DebitOutcome::NoHold => "no hold",
+        DebitOutcome::Failed { .. } => "failed",
+        DebitOutcome::Differs => "differs",
+        DebitOutcome::NotConfirmed => "not confirmed",
     }
 }
 
@@ -171,6 +175,8 @@ pub(super) fn attempt_reply(reply: &AttemptReply) -> Option<String> {
             AskRuling::TooEarly { .. } => "query ruling: too early".into(),
             AskRuling::Spent => "query ruling: spent".into(),
         },
+        AttemptReply::NeedsQuery(needed) => format!("debit needs a query: {needed}"),
+        AttemptReply::Debit(outcome) => format!("debit after a query: {}", debit(outcome)),
         AttemptReply::FinalStatus(ruling) => match ruling {
             FinalStatusRuling::First => "final status ruling: first".into(),
             FinalStatusRuling::Same => "final status ruling: same".into(),
@@ -278,6 +284,7 @@ pub(super) fn attempt_outcome(outcome: &AttemptOutcome) -> String {
             PollOutcome::FailureReported { .. } => "poll attempt: failure".into(),
             PollOutcome::Retry { .. } => "poll attempt: retry".into(),
         },
+        AttemptOutcome::Debit(outcome) => format!("debit attempt: {}", debit(outcome)),
         AttemptOutcome::ApplyDecision(outcome) => format!("decision attempt: {}", decision(outcome)),
     }
 }

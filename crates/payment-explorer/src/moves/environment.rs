@@ -128,9 +128,11 @@ fn callbacks(list: &mut MoveList<'_>) {
         .transfers
         .iter()
         .any(|status| matches!(status, TransferStatus::Settled | TransferStatus::Returned));
-    // A SUCCESS after an attempt is binding, so a false one is sent only if it cannot be a binding one.
+    // A SUCCESS after an attempt is binding, so a false one is sent only if it cannot be a binding one, or a query must confirm it.
+    let confirms = model.confirms_by_query();
     let false_success = !money_left
-        && (bank.attempts == 0
+        && (confirms
+            || bank.attempts == 0
             || bank.final_status == Some(FinalStatus::Void)
             || (bank.ended() && !switch.settled()));
     if switch.return_sent {
@@ -153,6 +155,9 @@ fn callbacks(list: &mut MoveList<'_>) {
     if switch.returned() && !bank.return_stored && !is_differing_return_known {
         list.optional(|next| returned(next, model, &returned_report), || "callback RETURNED".into());
     }
+    if confirms && !switch.returned() && !bank.return_stored && !bank.ended() {
+        list.switch_fault(|next| returned(next, model, report), || "callback RETURNED, false".into());
+    }
     if money_left && !bank.success_stored {
         list.optional(|next| success(next, model, report), || "callback SUCCESS".into());
     }
@@ -164,8 +169,9 @@ fn callbacks(list: &mut MoveList<'_>) {
         list.optional(|next| failure(next, model, &dead), || "callback FAILURE".into());
     }
     if !rejected && !bank.failure_stored {
-        // A rail whose rejects are final sends no such code of a living transfer.
-        let false_reject = if model.profile().reject_is_final { Reject::uncoded("failure") } else { dead };
+        // A rail whose rejects are final sends no such code of a living transfer, unless a query must confirm it.
+        let false_reject =
+            if model.profile().reject_is_final && !confirms { Reject::uncoded("failure") } else { dead };
         list.switch_fault(|next| failure(next, model, &false_reject), || "callback FAILURE, false".into());
     }
     let other_amount = SettledReport { amount_minor: 1, ..report.clone() };
@@ -197,7 +203,7 @@ fn returned(next: &mut State, model: &Model, report: &SettledReport) {
 }
 
 fn failure(next: &mut State, model: &Model, reject: &Reject) {
-    if next.bank.store_failure(model.profile(), reject) {
+    if next.bank.store_failure(model.payment(), reject) {
         next.store_message(WaitOutcome::FailureReported { reason: "failure".into() });
     }
 }

@@ -85,6 +85,7 @@ impl Observation {
                 Some(Activity::Cancel(cause.clone(), *submit_scheduled))
             }
             PortCall::Recall => Some(Activity::Recall),
+            PortCall::Debit if model.confirms_by_query() => Some(Activity::Debit),
             PortCall::ApplyDecision(decision, reason) => {
                 Some(Activity::ApplyDecision(decision.clone(), *reason))
             }
@@ -93,7 +94,7 @@ impl Observation {
                 if *call == PortCall::WaitUntilEvent {
                     self.operator_reason = state.bank.operator_reason;
                 }
-                model.profile().must_be_polled().then_some(Activity::Poll)
+                model.is_polled(&state.bank).then_some(Activity::Poll)
             }
             PortCall::Lock => {
                 (self.inbox, self.customer) = (true, true);
@@ -133,7 +134,7 @@ impl Observation {
             | AttemptCall::Recall(..) => {
                 self.clock = true;
             }
-            AttemptCall::DebitByDecision => self.account = true,
+            AttemptCall::Debit(_) | AttemptCall::DebitByDecision => self.account = true,
             _ => {}
         }
     }

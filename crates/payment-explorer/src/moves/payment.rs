@@ -53,6 +53,7 @@ fn present_call(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortC
             }
         }
         PortCall::Recall => attempt(list, running, call, Activity::Recall),
+        PortCall::Debit if list.model.confirms_by_query() => attempt(list, running, call, Activity::Debit),
         PortCall::ApplyDecision(decision, reason) => {
             attempt(list, running, call, Activity::ApplyDecision(decision.clone(), *reason));
         }
@@ -130,7 +131,7 @@ fn wait(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCall) {
         let call_due = PortReply::Wait(WaitOutcome::OperatorCallDue);
         reply_early(list, call, call_due, false, "an operator is called again");
     }
-    if list.model.profile().must_be_polled() {
+    if list.model.is_polled(&list.from.bank) {
         attempt(list, running, call, Activity::Poll);
     }
 }
@@ -337,6 +338,7 @@ pub(super) fn activity_name(activity: &Activity) -> &'static str {
         Activity::Cancel(..) => "cancel",
         Activity::Recall => "recall",
         Activity::Poll => "poll",
+        Activity::Debit => "debit",
         Activity::ApplyDecision(..) => "apply decision",
     }
 }
@@ -369,6 +371,7 @@ fn complete(model: &Model, next: &mut State, call: &PortCall, outcome: &AttemptO
                 return;
             }
         },
+        AttemptOutcome::Debit(outcome) => PortReply::Debit(outcome.clone()),
         AttemptOutcome::ApplyDecision(outcome) => PortReply::ApplyDecision(outcome.clone()),
         AttemptOutcome::Submit(SubmitAttemptOutcome::Unknown { .. })
         | AttemptOutcome::Cancel(CancelAttemptOutcome::Retry { .. })

@@ -27,6 +27,8 @@ pub(crate) struct Changes {
     pub(crate) final_status: Option<(FinalStatus, &'static str)>,
     /// The journal entries, in the order in which they are posted.
     pub(crate) postings: Vec<Posting>,
+    /// A line of the timeline before the other one, in a state that the payment passes through.
+    pub(crate) line_before: Option<(PaymentState, String)>,
     /// A line of the timeline, in the state that the payment has or enters.
     pub(crate) line: Option<String>,
     /// A callback to store, with the message to the payment's workflow.
@@ -108,8 +110,10 @@ async fn write_rows(
         .collect();
     let lines: Vec<_> = all
         .iter()
-        .filter_map(|(locked, changes)| {
-            Some((*locked, changes.state.unwrap_or(locked.facts.state), changes.line.as_deref()?))
+        .flat_map(|(locked, changes)| {
+            let before = changes.line_before.as_ref().map(|(state, line)| (*locked, *state, line.as_str()));
+            let state = changes.state.unwrap_or(locked.facts.state);
+            before.into_iter().chain(changes.line.as_deref().map(|line| (*locked, state, line)))
         })
         .collect();
     let callbacks: Vec<_> =

@@ -6,6 +6,7 @@ use payment_protocol::cause::OperatorReason;
 use payment_protocol::exception::ExceptionKind;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::port::NeedsOperatorOutcome;
+use payment_protocol::rules;
 use postgres_kit::text::replace_nul;
 
 use crate::row_lock::lock_payment;
@@ -45,9 +46,7 @@ impl Ledger {
         }
         tx.commit().await?;
         self.alert(payment_id, AlertKind::NeedsOperator, reason.as_str()).await?;
-        Ok(locked
-            .facts
-            .final_status
+        Ok(rules::reported(&locked.facts)
             .map_or(NeedsOperatorOutcome::AwaitsOperator, NeedsOperatorOutcome::FinalStatus))
     }
 

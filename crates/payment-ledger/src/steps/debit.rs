@@ -2,13 +2,16 @@
 //! frozen after the hold was opened: Path C (S0.10). Where the recall that follows takes days, the bank is charged instead. A hold that the bank bears is debited whatever the account's status: the
 //! customer's account was restored, and is only asked to pay the bank's claim.
 
-use payment_protocol::PaymentState;
+use std::borrow::Cow;
+
 use payment_protocol::exception::ExceptionKind;
-use payment_protocol::facts::HoldStatus;
+use payment_protocol::facts::{Facts, FinalStatus, HoldStatus};
 use payment_protocol::ids::PaymentId;
 use payment_protocol::keys::{self, StepKey};
 use payment_protocol::port::DebitOutcome;
-use payment_protocol::rules::{self, Bearer, DebitRuling};
+use payment_protocol::report::SettledReport;
+use payment_protocol::rules::{self, Bearer, DebitRuling, FinalStatusRuling};
+use payment_protocol::{Payment, PaymentState};
 use sqlx::PgConnection;
 
 use crate::accounts::{self, InternalAccount, JournalPosting, LockedAccount};
@@ -16,68 +19,117 @@ use crate::group_commit::changes::{self, Changes, Posting};
 use crate::group_commit::{GroupStep, Target};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::release::release_hold;
+use crate::switch::final_status::{FinalStatusSource, settled_line, write_settled};
 use crate::switch::{recalls, returns};
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, claims, writes};
 
 impl Ledger {
+    /// The payment as it was accepted, and whether the switch must be queried before its debit. Read without a lock: the debit rules
+    /// again.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: nothing is known; repeat.
+    pub async fn before_debit(&self, payment_id: &PaymentId) -> Result<(Payment, bool), LedgerError> {
+        let (payment, is_decided) = self.accepted_and_decided(payment_id).await?;
+        let needs_query = !is_decided && payment.profile.confirms_by_query(payment.money);
+        Ok((payment, needs_query))
+    }
+
     /// Debits the hold, once, under `{tx_id}:debit` (S0.7).
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn debit(&self, payment_id: &PaymentId) -> Result<DebitOutcome, LedgerError> {
-        match self.group.run(DebitStep(payment_id.clone())).await {
+        self.debit_with(payment_id, None).await
+    }
+
+    /// As [`Ledger::debit`], and records the SUCCESS that the switch answered to a query just now.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn debit_confirmed(
+        &self,
+        payment_id: &PaymentId,
+        confirmed: &SettledReport,
+    ) -> Result<DebitOutcome, LedgerError> {
+        self.debit_with(payment_id, Some(confirmed)).await
+    }
+
+    async fn debit_with(
+        &self,
+        payment_id: &PaymentId,
+        confirmed: Option<&SettledReport>,
+    ) -> Result<DebitOutcome, LedgerError> {
+        let step = DebitStep { payment_id: payment_id.clone(), confirmed: confirmed.cloned() };
+        match self.group.run(step).await {
             Some(outcome) => Ok(outcome),
-            None => self.debit_alone(payment_id).await,
+            None => self.debit_alone(payment_id, confirmed).await,
         }
     }
 
-    async fn debit_alone(&self, payment_id: &PaymentId) -> Result<DebitOutcome, LedgerError> {
+    async fn debit_alone(
+        &self,
+        payment_id: &PaymentId,
+        confirmed: Option<&SettledReport>,
+    ) -> Result<DebitOutcome, LedgerError> {
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
-        let locked = lock_payment(&mut tx, payment_id).await?;
-        match rules::debit(&locked.facts) {
-            DebitRuling::Already => return Ok(DebitOutcome::Done),
-            DebitRuling::Refused(reason) => return Ok(DebitOutcome::Refused { reason }),
-            DebitRuling::Returned => return Ok(DebitOutcome::Returned),
-            DebitRuling::NoHold => return Ok(DebitOutcome::NoHold),
-            DebitRuling::Differs => return Ok(DebitOutcome::Differs),
-            DebitRuling::NotConfirmed => return Ok(DebitOutcome::NotConfirmed),
-            DebitRuling::Debit => {}
+        let mut locked = lock_payment(&mut tx, payment_id).await?;
+        if let Some(report) = confirmed {
+            write_settled(&mut tx, &locked, report, FinalStatusSource::Query, None).await?;
+            locked = lock_payment(&mut tx, payment_id).await?;
         }
-        locked.require_hold(Some(HoldStatus::Open))?;
-        if rules::bearer(&locked.facts) == Bearer::Bank {
-            debit_borne_hold(&mut tx, &locked).await?;
+        let outcome = match rules::debit(&locked.facts) {
+            DebitRuling::Debit => return debit_now(tx, &locked).await,
+            DebitRuling::Already => DebitOutcome::Done,
+            DebitRuling::Refused(reason) => DebitOutcome::Refused { reason },
+            DebitRuling::Returned => DebitOutcome::Returned,
+            DebitRuling::NoHold => DebitOutcome::NoHold,
+            DebitRuling::Differs => DebitOutcome::Differs,
+            DebitRuling::NotConfirmed => DebitOutcome::NotConfirmed,
+        };
+        if confirmed.is_some() {
             tx.commit().await?;
-            return Ok(DebitOutcome::Done);
         }
-        // A kept return is credited in the same transaction, so the account is locked as for that.
-        let account = sqlx::query!(
-            "SELECT status FROM accounts WHERE account_id = $1 FOR NO KEY UPDATE",
-            locked.source_account.as_str()
-        )
-        .fetch_one(&mut *tx)
-        .await?;
-        if account.status != "active" && locked.profile.recalls_after_end() {
-            charge_bank(&mut tx, &locked, &account.status).await?;
-            tx.commit().await?;
-            return Ok(DebitOutcome::Done);
-        }
-        if account.status != "active" {
-            let reason = format!("{}_account", account.status);
-            let key = keys::debit(&locked.tx_id);
-            writes::record_refused(&mut tx, key.as_str(), payment_id, &reason).await?;
-            let detail =
-                format!("the switch settled the transfer, and the account cannot be debited: {reason}");
-            writes::append_timeline(&mut tx, payment_id, PaymentState::Confirmed, &detail).await?;
-            tx.commit().await?;
-            return Ok(DebitOutcome::Refused { reason });
-        }
-        changes::write(&mut tx, &[(&locked, &debit(&locked))]).await?;
-        writes::end_decisions(&mut tx, payment_id, PaymentState::Settled).await?;
-        returns::book_kept(&mut tx, &locked).await?;
-        tx.commit().await?;
-        Ok(DebitOutcome::Done)
+        Ok(outcome)
     }
+}
+
+/// Debits, or records why the account cannot be debited, and commits.
+async fn debit_now(mut tx: LedgerTransaction, locked: &LockedPayment) -> Result<DebitOutcome, LedgerError> {
+    let payment_id = &locked.payment_id;
+    locked.require_hold(Some(HoldStatus::Open))?;
+    if rules::bearer(&locked.facts) == Bearer::Bank {
+        debit_borne_hold(&mut tx, locked).await?;
+        tx.commit().await?;
+        return Ok(DebitOutcome::Done);
+    }
+    // A kept return is credited in the same transaction, so the account is locked as for that.
+    let account = sqlx::query!(
+        "SELECT status FROM accounts WHERE account_id = $1 FOR NO KEY UPDATE",
+        locked.source_account.as_str()
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    if account.status != "active" && locked.profile.recalls_after_end() {
+        charge_bank(&mut tx, locked, &account.status).await?;
+        tx.commit().await?;
+        return Ok(DebitOutcome::Done);
+    }
+    if account.status != "active" {
+        let reason = format!("{}_account", account.status);
+        let key = keys::debit(&locked.tx_id);
+        writes::record_refused(&mut tx, key.as_str(), payment_id, &reason).await?;
+        let detail = format!("the switch settled the transfer, and the account cannot be debited: {reason}");
+        writes::append_timeline(&mut tx, payment_id, PaymentState::Confirmed, &detail).await?;
+        tx.commit().await?;
+        return Ok(DebitOutcome::Refused { reason });
+    }
+    changes::write(&mut tx, &[(locked, &debit(locked))]).await?;
+    writes::end_decisions(&mut tx, payment_id, PaymentState::Settled).await?;
+    returns::book_kept(&mut tx, locked).await?;
+    tx.commit().await?;
+    Ok(DebitOutcome::Done)
 }
 
 /// Charges the bank for money that left and that the account may not be debited for, requests the recall, and ends the payment: its answer
@@ -208,13 +260,16 @@ fn debit_posting(locked: &LockedPayment) -> Posting {
 
 /// A debit in a group: the account is active, and no operator was asked. One of a hold that the bank bears, if the amount can be
 /// collected.
-struct DebitStep(PaymentId);
+struct DebitStep {
+    payment_id: PaymentId,
+    confirmed: Option<SettledReport>,
+}
 
 impl GroupStep for DebitStep {
     type Outcome = DebitOutcome;
 
     fn target(&self) -> Target {
-        Target::Payment(self.0.clone())
+        Target::Payment(self.payment_id.clone())
     }
 
     fn reads_account(&self) -> bool {
@@ -226,12 +281,26 @@ impl GroupStep for DebitStep {
         locked: &LockedPayment,
         account: Option<&LockedAccount>,
     ) -> Result<Option<(Changes, DebitOutcome)>, LedgerError> {
-        let is_plain = rules::debit(&locked.facts) == DebitRuling::Debit
+        // A SUCCESS that is recorded with the debit must be the first definite report, which nothing contradicts.
+        let (facts, confirmed) = match &self.confirmed {
+            None => (Cow::Borrowed(&locked.facts), None),
+            Some(report) => {
+                let answers_us = true;
+                let ruling = rules::settled_report(&locked.facts, &locked.expected(), report, answers_us);
+                if ruling != FinalStatusRuling::First || locked.failure_reported {
+                    return Ok(None);
+                }
+                let settled = Some(FinalStatus::Settled);
+                (Cow::Owned(Facts { final_status: settled, ..locked.facts.clone() }), settled)
+            }
+        };
+        let is_plain = rules::debit(&facts) == DebitRuling::Debit
+            && !locked.facts.returned_without_attempt
             && !locked.facts.has_unbooked_return
             && !locked.needed_operator
             && !locked.decision_open;
         let Some(account) = account.filter(|account| is_plain && account.is_active) else { return Ok(None) };
-        let changes = match rules::bearer(&locked.facts) {
+        let mut changes = match rules::bearer(&locked.facts) {
             Bearer::Customer => debit(locked),
             Bearer::Bank if rules::collects(&locked.facts, &locked.profile) && account.can_pay(locked) => {
                 debit_and_collect(locked)
@@ -239,6 +308,11 @@ impl GroupStep for DebitStep {
             Bearer::Bank => return Ok(None),
         };
         locked.require_hold(Some(HoldStatus::Open))?;
+        if let Some(settled) = confirmed {
+            let source = FinalStatusSource::Query;
+            changes.final_status = Some((settled, source.as_str()));
+            changes.line_before = Some((PaymentState::Confirmed, settled_line(source, None)));
+        }
         Ok(Some((changes, DebitOutcome::Done)))
     }
 }

@@ -147,7 +147,8 @@ impl Ledger {
             SendAnswer::Refused { reject } => {
                 // Its attempt is on record now, whatever the row said when it was locked.
                 locked.facts.attempts = locked.facts.attempts.max(attempt);
-                if write_final_reject(&mut tx, &locked, reject).await? {
+                if let Some(ruling) = rules::final_reject(&locked.facts, &locked.profile, reject) {
+                    write_final_reject(&mut tx, &locked, reject, ruling).await?;
                     tx.commit().await?;
                     return Ok(());
                 }

@@ -30,17 +30,33 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn accepted_payment(&self, payment_id: &PaymentId) -> Result<Payment, LedgerError> {
-        let row = sqlx::query_as!(
-            PaymentRow,
-            "SELECT payment_id, source_account, amount_minor, currency, profile_hash, resume_count
-             FROM payments WHERE payment_id = $1",
+        self.accepted_and_decided(payment_id).await.map(|(payment, _)| payment)
+    }
+
+    /// As [`Ledger::accepted_payment`], and whether the payment has ended or a definite answer of the switch is recorded.
+    pub(crate) async fn accepted_and_decided(
+        &self,
+        payment_id: &PaymentId,
+    ) -> Result<(Payment, bool), LedgerError> {
+        let row = sqlx::query!(
+            r#"SELECT payment_id, source_account, amount_minor, currency, profile_hash, resume_count,
+                      ended_at IS NOT NULL OR final_status IS NOT NULL AS "is_decided!"
+               FROM payments WHERE payment_id = $1"#,
             payment_id.as_str(),
         )
         .fetch_optional(&self.pool)
         .await?
         .ok_or_else(|| LedgerError::UnknownPayment(payment_id.to_string()))?;
         let profiles = profiles::read(&self.pool, std::iter::once(row.profile_hash.as_slice())).await?;
-        payment(row, &profiles)
+        let payment_row = PaymentRow {
+            payment_id: row.payment_id,
+            source_account: row.source_account,
+            amount_minor: row.amount_minor,
+            currency: row.currency,
+            profile_hash: row.profile_hash,
+            resume_count: row.resume_count,
+        };
+        Ok((payment(payment_row, &profiles)?, row.is_decided))
     }
 }
 

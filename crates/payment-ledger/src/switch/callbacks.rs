@@ -20,7 +20,7 @@ use crate::group_commit::changes::Changes;
 use crate::group_commit::{GroupStep, Target};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::switch::final_status::{
-    FinalStatusSource, settled_line, write_final_reject, write_returned, write_settled,
+    FinalStatusSource, describe_posting, settled_line, write_final_reject, write_returned, write_settled,
 };
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
@@ -118,6 +118,16 @@ impl Callback {
     }
 }
 
+/// Whether a SUCCESS moves no money yet: the debit begins with a query. The callback itself is its record.
+fn is_unconfirmed(locked: &LockedPayment, report: &SettledReport) -> bool {
+    rules::is_unconfirmed_success(&locked.facts, &locked.profile, &locked.expected(), report)
+}
+
+/// What a SUCCESS that moves no money yet says about the money at the receiving bank.
+fn unconfirmed_line(posting: Option<Posting>) -> Option<String> {
+    posting.map(|posting| format!("a callback says that {}", describe_posting(posting)))
+}
+
 /// A SUCCESS in a group: the first report about an open payment, which nothing contradicts.
 struct SuccessStep {
     callback: Callback,
@@ -146,12 +156,17 @@ impl GroupStep for SuccessStep {
         if !is_plain {
             return Ok(None);
         }
-        let changes = Changes {
-            state: Some(PaymentState::Confirmed),
-            final_status: Some((FinalStatus::Settled, FinalStatusSource::Callback.as_str())),
-            line: Some(settled_line(FinalStatusSource::Callback, self.callback.posting)),
-            callback: Some(self.callback.clone()),
-            ..Changes::default()
+        let callback = Some(self.callback.clone());
+        let changes = if is_unconfirmed(locked, &report) {
+            Changes { line: unconfirmed_line(self.callback.posting), callback, ..Changes::default() }
+        } else {
+            Changes {
+                state: Some(PaymentState::Confirmed),
+                final_status: Some((FinalStatus::Settled, FinalStatusSource::Callback.as_str())),
+                line: Some(settled_line(FinalStatusSource::Callback, self.callback.posting)),
+                callback,
+                ..Changes::default()
+            }
         };
         Ok(Some((changes, self.callback.message(locked, 0))))
     }
@@ -308,6 +323,12 @@ async fn apply_callback(
     let open = locked.facts.state.end().is_none();
     if callback.status != CallbackStatus::Failure {
         let report = callback.report(locked);
+        if callback.status == CallbackStatus::Success && is_unconfirmed(locked, &report) {
+            if let Some(line) = unconfirmed_line(callback.posting) {
+                writes::append_timeline(tx, payment_id, locked.facts.state, &line).await?;
+            }
+            return Ok(true);
+        }
         let ruling = if callback.status == CallbackStatus::Returned {
             write_returned(tx, locked, &report, FinalStatusSource::Callback).await?
         } else {
@@ -342,7 +363,11 @@ async fn apply_callback(
     }
     let is_of_this_amount = callback.amount_minor == locked.money.amount_minor()
         && callback.currency == locked.money.currency().code();
-    let is_final = open && is_of_this_amount && write_final_reject(tx, locked, &reject).await?;
+    let ruling = rules::final_reject_callback(&locked.facts, &locked.profile, locked.money, &reject);
+    let is_final = match ruling.filter(|_| open && is_of_this_amount) {
+        Some(ruling) => write_final_reject(tx, locked, &reject, ruling).await.map(|()| true)?,
+        None => false,
+    };
     if open && !is_final {
         let detail = format!("the switch reported a failure, which is not final: {reject}");
         writes::append_timeline(tx, payment_id, locked.facts.state, &detail).await?;

@@ -40,7 +40,7 @@ impl FinalStatusSource {
         self != Self::Callback
     }
 
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Callback => "callback",
             Self::Query => "query",
@@ -135,7 +135,8 @@ async fn write_void(
     match ruling {
         FinalStatusRuling::First => {
             write_and_wake_workflow(tx, locked, FinalStatus::Void, source).await?;
-            writes::append_timeline(tx, payment_id, locked.facts.state, event).await
+            writes::append_timeline(tx, payment_id, locked.facts.state, event).await?;
+            open_exception_for_unconfirmed_success(tx, locked, event).await
         }
         FinalStatusRuling::Contradicts => {
             let origin = format!("{payment_id}:{source}");
@@ -147,20 +148,19 @@ async fn write_void(
     }
 }
 
-/// Writes a final reject as the final status, with its line in the timeline. Returns whether the reject is final.
+/// Writes a final reject by its ruling, with its line in the timeline.
 pub(crate) async fn write_final_reject(
     tx: &mut LedgerTransaction,
     locked: &LockedPayment,
     reject: &Reject,
-) -> Result<bool, LedgerError> {
-    let Some(ruling) = rules::final_reject(&locked.facts, &locked.profile, reject) else { return Ok(false) };
+    ruling: FinalStatusRuling,
+) -> Result<(), LedgerError> {
     let event = format!("the switch rejected the transfer for good ({reject})");
-    write_void(tx, locked, ruling, "reject", &event).await?;
-    Ok(true)
+    write_void(tx, locked, ruling, "reject", &event).await
 }
 
 /// The line of a SUCCESS in the timeline.
-pub(super) fn settled_line(source: FinalStatusSource, posting: Option<Posting>) -> String {
+pub(crate) fn settled_line(source: FinalStatusSource, posting: Option<Posting>) -> String {
     let posting = posting.map(|posting| format!("; {}", describe_posting(posting))).unwrap_or_default();
     format!("the switch settled the transfer (by {}){posting}", source.as_str())
 }
@@ -232,7 +232,12 @@ pub(crate) async fn write_returned(
     source: FinalStatusSource,
 ) -> Result<FinalStatusRuling, LedgerError> {
     let payment_id = &locked.payment_id;
-    let ruling = rules::returned_report(&locked.facts, &locked.expected(), report, source.answers_us());
+    let expected = locked.expected();
+    let ruling = if source.answers_us() {
+        rules::returned_report(&locked.facts, &expected, report, true)
+    } else {
+        rules::returned_callback(&locked.facts, &locked.profile, &expected, report)
+    };
     let report_text = describe(report, source);
     let (kind, detail) = match ruling {
         FinalStatusRuling::Same | FinalStatusRuling::Contradicts => return Ok(ruling),
@@ -264,7 +269,9 @@ pub(crate) async fn write_returned(
         }
         FinalStatusRuling::NoAttempt => (
             ExceptionKind::SettledWithoutAttempt,
-            format!("the switch reported a return for a payment without a recorded attempt: {report_text}"),
+            format!(
+                "the switch reported a return for a payment without a recorded attempt, or without the query that confirms it: {report_text}"
+            ),
         ),
     };
     // A payment is returned once, whichever message says so.
@@ -300,6 +307,23 @@ fn describe(report: &SettledReport, source: FinalStatusSource) -> String {
         amount(report.amount_minor, &report.currency),
         report.reference
     )
+}
+
+/// A callback that said that the transfer settled is contradicted by what happened, `event`, before a query confirmed it.
+pub(crate) async fn open_exception_for_unconfirmed_success(
+    tx: &mut LedgerTransaction,
+    locked: &LockedPayment,
+    event: &str,
+) -> Result<(), LedgerError> {
+    if !locked.facts.success_unconfirmed {
+        return Ok(());
+    }
+    let payment_id = &locked.payment_id;
+    let detail = format!(
+        "{event}, although a callback had said that the transfer settled: the switch contradicts its callback, or the secret that signs its callbacks is in wrong hands"
+    );
+    let origin = format!("{payment_id}:unconfirmed");
+    tx.open_exception(Some(payment_id), ExceptionKind::ContradictoryFinalStatus, &origin, &detail).await
 }
 
 /// An earlier FAILURE of the same switch contradicts a SUCCESS.

@@ -246,13 +246,12 @@ async fn keep(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), Ledge
 }
 
 /// Books the returns that were kept until the debit, in the transaction of the debit and after its entries. One whose exception
-/// operators have closed is theirs. A return of the whole transfer that found no attempt is theirs too: they debited although it is on
-/// record, so an exception asks them to credit the money back.
+/// operators have closed is theirs. A return of the whole transfer that found no attempt is theirs too, as is one that no query confirmed: the
+/// debit came although it is on record, so an exception asks them to credit the money back if the switch says so.
 pub(crate) async fn book_kept(tx: &mut LedgerTransaction, locked: &LockedPayment) -> Result<(), LedgerError> {
     if locked.facts.returned_without_attempt {
         let payment_id = &locked.payment_id;
-        let detail =
-            "debited by a decision, although the switch had reported a return without a recorded attempt";
+        let detail = "debited although the switch had reported a return without a recorded attempt, or without the query that confirms it";
         let origin = after_debit_origin(payment_id);
         tx.open_exception(Some(payment_id), ExceptionKind::ReturnedAfterDebit, &origin, detail).await?;
     }

@@ -11,7 +11,7 @@ use payment_protocol::cause::Cause;
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::ids::{DecisionId, EventId, SwitchName, TxId};
 use payment_protocol::port::ReleaseOutcome;
-use payment_protocol::profile::Strategy;
+use payment_protocol::profile::{ConfirmByQuery, Strategy};
 use payment_protocol::reject::RejectMeaning;
 use payment_protocol::report::SettledReport;
 use payment_protocol::{Payment, SwitchProfile, drift};
@@ -242,6 +242,7 @@ impl<'a> LedgerSide<'a> {
             Op::Void(reason) => debug(&ledger.record_void(id, *reason).await.unwrap()),
             // The reason of a refusal is not compared.
             Op::Debit => variant(&ledger.debit(id).await.unwrap()),
+            Op::DebitConfirmed => variant(&ledger.debit_confirmed(id, &report(sample)).await.unwrap()),
             Op::Release(cause) => debug(&match ledger.release(id, cause).await.unwrap() {
                 ReleaseStepOutcome::Done(cause) => ReleaseOutcome::Done(cause),
                 ReleaseStepOutcome::Ended(end) => ReleaseOutcome::Ended(end),
@@ -339,20 +340,22 @@ impl<'a> LedgerSide<'a> {
 /// A switch with this strategy. See `STRATEGIES`.
 fn profile_of(strategy: Strategy) -> SwitchProfile {
     let profile = SwitchProfile { strategy, ..profile() };
-    // Recalls that are answered days later: a barred debit charges the bank.
-    if strategy == Strategy::Query {
-        return SwitchProfile { can_recall: true, recall_answer_within_s: 1_000, ..profile };
-    }
-    if strategy != Strategy::AtMostOnce {
-        return profile;
-    }
-    SwitchProfile {
-        asks_max: 2,
+    let believed = SwitchProfile {
         reject_is_final: true,
         burns_reference: true,
         reject_codes: [(DEAD.into(), RejectMeaning::Dead)].into(),
-        restore_customer_after_ms: Some(0),
-        ..profile
+        ..profile.clone()
+    };
+    match strategy {
+        // Recalls that are answered days later: a barred debit charges the bank. Callbacks that a query must confirm.
+        Strategy::Query => SwitchProfile {
+            can_recall: true,
+            recall_answer_within_s: 1_000,
+            confirm_by_query: ConfirmByQuery::Always,
+            ..believed
+        },
+        Strategy::AtMostOnce => SwitchProfile { asks_max: 2, restore_customer_after_ms: Some(0), ..believed },
+        Strategy::Reference | Strategy::WriteAhead | Strategy::Validate => profile,
     }
 }
 

@@ -34,8 +34,8 @@ use crate::ledger_side::LedgerSide;
 use crate::op::Round;
 use crate::simulated_side::SimulatedSide;
 
-/// The strategies of switches between which the bank distinguishes: a payment at the second needs the account alone; the third stands
-/// for a rail that limits queries and whose rejects are final.
+/// The strategies of switches between which the bank distinguishes: the second stands for a switch whose callbacks a query must confirm; a
+/// payment at the third needs the account alone; the fourth stands for a rail that limits queries and whose rejects are final.
 const STRATEGIES: [SwitchStrategy; 4] =
     [SwitchStrategy::Reference, SwitchStrategy::Query, SwitchStrategy::Validate, SwitchStrategy::AtMostOnce];
 

@@ -53,6 +53,8 @@ pub(crate) enum Op {
     Restore,
     Void(VoidReason),
     Debit,
+    /// Debits with the record of a SUCCESS that a query returned.
+    DebitConfirmed,
     Release(Cause),
     BeginRecall,
     Recall(RecallRecord),
@@ -170,6 +172,7 @@ fn end_op() -> impl Strategy<Value = Op> {
         2 => (0..2_u8).prop_map(Op::Return),
         3 => one_of(&voids, Op::Void),
         5 => Just(Op::Debit),
+        2 => Just(Op::DebitConfirmed),
         2 => one_of(&causes, Op::Release),
         1 => Just(Op::BeginRecall),
         2 => one_of(&recalls, Op::Recall),
@@ -239,6 +242,9 @@ pub(crate) fn contested() -> Vec<Vec<Round>> {
         [begun(), vec![accepted.clone(), Op::Message(Message::Success), Op::Debit, Op::QueriedReturned]]
             .concat(),
         [begun(), vec![Op::BeginCancel(Cause::SlaExpired), Op::Void(VoidReason::Cancelled)]].concat(),
+        [begun(), vec![accepted.clone(), Op::Message(Message::Success), Op::DebitConfirmed]].concat(),
+        [begun(), vec![Op::Message(Message::Success), Op::Void(VoidReason::Cancelled), Op::DebitConfirmed]]
+            .concat(),
         [begun(), vec![operator.clone()], debit.to_vec()].concat(),
         [begun(), vec![operator], release.to_vec()].concat(),
         [

@@ -185,6 +185,7 @@ impl SimulatedSide {
             Op::Restore if of.profile.restore_customer_after_ms.is_none() => debug(&RestoreOutcome::NotDue),
             Op::Restore => debug(&restore(bank)),
             Op::Debit => variant(&bank.debit(&of.profile)),
+            Op::DebitConfirmed => variant(&bank.debit_confirmed(of, Some(report))),
             Op::Release(cause) => debug(&bank.release(cause)),
             Op::BeginRecall => debug(&bank.recall_recorded()),
             Op::Recall(answer) if known.is_settled => debug(&bank.record_recall(*answer)),
@@ -207,10 +208,10 @@ impl SimulatedSide {
             Message::OtherAmount => bank.store_success(of, &other_amount(report)),
             Message::OtherSwitch => bank.store_success(of, &other_switch(report)),
             Message::Returned => bank.store_returned(of, report),
-            Message::Failure => bank.store_failure(&of.profile, &Reject::uncoded("account closed")),
+            Message::Failure => bank.store_failure(of, &Reject::uncoded("account closed")),
             Message::FinalReject => {
                 let reject = Reject { code: Some(DEAD.into()), reason: "account closed".into() };
-                bank.store_failure(&of.profile, &reject)
+                bank.store_failure(of, &reject)
             }
         };
         format!("notified {is_notified}")

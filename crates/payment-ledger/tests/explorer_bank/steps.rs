@@ -24,6 +24,7 @@ const SUPPORT: [&str; 2] = ["accept", "request_cancel"];
 const NOT_COMPARED: &[(&str, &str)] = &[
     ("accepted_payment", READS),
     ("account_at_switch", READS),
+    ("before_debit", READS),
     ("recorded_transfer", READS),
     ("decision", READS),
     ("decision_outcome", READS),

@@ -1,7 +1,7 @@
 //! Whether a profile is safe.
 
 use super::id_scheme::IdScheme;
-use super::settings::SwitchProfile;
+use super::settings::{ConfirmByQuery, SwitchProfile};
 use super::strategy::Strategy;
 use crate::reject::RejectMeaning;
 use crate::state::text_enum;
@@ -87,6 +87,11 @@ pub enum ProfileError {
         "first_ask_after_ms, ask_interval_ms, asks_max, ask_window_s and query_is_repeat are about queries and need has_query = true"
     )]
     LimitsWithoutQuery,
+    /// A callback waits for a query that the switch does not answer at once.
+    #[error(
+        "confirm_by_query needs has_query = true and queries without limits, but first_ask_after_ms, ask_interval_ms, asks_max, ask_window_s or query_is_repeat limits them: a callback would wait for a query that the switch refuses; set confirm_by_query = \"never\""
+    )]
+    ConfirmationWithoutFreeQuery,
     /// A repeat of the submit would be executed a second time.
     #[error(
         "query_is_repeat needs deduplicates = true: without deduplication a repeat of the submit pays twice; set query_is_repeat = false"
@@ -258,6 +263,9 @@ impl SwitchProfile {
             let better = if self.deduplicates { Strategy::Reference } else { Strategy::AtMostOnce };
             return Err(ProfileError::QueryFirstWithLimits { better });
         }
+        if self.confirm_by_query != ConfirmByQuery::Never && !self.can_confirm_by_query() {
+            return Err(ProfileError::ConfirmationWithoutFreeQuery);
+        }
         if self.query_is_repeat && !self.deduplicates {
             return Err(ProfileError::RepeatWithoutDeduplication);
         }
@@ -416,6 +424,14 @@ mod tests {
             ProfileError::QueryFirstWithLimits { better: Strategy::Reference }
         );
         assert_eq!(refused(|p| (p.has_query, p.asks_max) = (false, 3)), ProfileError::LimitsWithoutQuery);
+        assert_eq!(
+            refused(|p| (p.has_query, p.confirm_by_query) = (false, ConfirmByQuery::Above(0))),
+            ProfileError::ConfirmationWithoutFreeQuery
+        );
+        assert_eq!(
+            refused(|p| (p.asks_max, p.confirm_by_query) = (3, ConfirmByQuery::Always)),
+            ProfileError::ConfirmationWithoutFreeQuery
+        );
         assert_eq!(
             refused(|p| {
                 (p.strategy, p.deduplicates, p.query_is_repeat) = (Strategy::AtMostOnce, false, true);

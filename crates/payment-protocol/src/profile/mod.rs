@@ -25,5 +25,5 @@ mod strategy;
 pub use check::{ProfileError, ProfileWarning};
 pub use id_scheme::{IdScheme, ParticipantForm};
 pub use rail::{Rail, RailError};
-pub use settings::{LateSettlement, SwitchProfile};
+pub use settings::{ConfirmByQuery, LateSettlement, SwitchProfile};
 pub use strategy::Strategy;

@@ -2,7 +2,7 @@
 
 use super::check::ProfileError;
 use super::id_scheme::IdScheme;
-use super::settings::{SwitchProfile, defaults};
+use super::settings::{ConfirmByQuery, SwitchProfile, defaults};
 use super::strategy::Strategy;
 
 impl SwitchProfile {
@@ -70,6 +70,10 @@ impl SwitchProfile {
                     "first_ask_after_ms = 0, ask_interval_ms = 0, asks_max = 0, ask_window_s = 0, query_is_repeat = false"
                         .into(),
                 )
+            }
+            ProfileError::ConfirmationWithoutFreeQuery => {
+                self.confirm_by_query = ConfirmByQuery::Never;
+                Some("confirm_by_query = \"never\"".into())
             }
             ProfileError::RepeatOutlivesRetention { retention_s } => {
                 let half_s = retention_s / 2;

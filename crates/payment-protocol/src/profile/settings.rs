@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::id_scheme::IdScheme;
 use super::strategy::Strategy;
 use crate::ids::SwitchName;
+use crate::money::Money;
 use crate::reject::RejectMeaning;
 use crate::state::text_enum;
 
@@ -121,6 +122,10 @@ pub struct SwitchProfile {
     /// The rail takes one recall of a transfer: it is sent once, whether or not an answer arrives.
     #[serde(default, skip_serializing_if = "is_default")]
     pub recall_once: bool,
+    /// Which payments are debited only after the switch's answer to a query, and not for a callback alone. A configuration that omits it
+    /// has `always` where the switch calls back and answers queries without limits.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub confirm_by_query: ConfirmByQuery,
     /// The pattern of the id by which the switch knows a transfer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub id_scheme: IdScheme,
@@ -141,6 +146,20 @@ text_enum!(
         Operators = "operators",
     }
 );
+
+/// Which payments a callback alone does not move: what it reports is asked of the switch first. A secret that signs callbacks and gets
+/// into wrong hands then charges and releases nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfirmByQuery {
+    /// Every payment.
+    Always,
+    /// Payments of a greater amount, in minor units of any currency.
+    Above(u64),
+    /// None: a callback moves the money.
+    #[default]
+    Never,
+}
 
 /// Whether a field has the value that a profile without the field has; such a field is not stored with each payment.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -229,9 +248,26 @@ impl SwitchProfile {
             late_settlement: LateSettlement::Collect,
             recall_answer_within_s: 0,
             recall_once: false,
+            confirm_by_query: ConfirmByQuery::Never,
             id_scheme: IdScheme::Plain,
             participant: None,
         }
+    }
+
+    /// Whether a callback about a payment of this amount moves no money until the switch has answered a query.
+    #[must_use]
+    pub fn confirms_by_query(&self, money: Money) -> bool {
+        match self.confirm_by_query {
+            ConfirmByQuery::Always => true,
+            ConfirmByQuery::Above(minor) => money.amount_minor().unsigned_abs() > minor,
+            ConfirmByQuery::Never => false,
+        }
+    }
+
+    /// Whether the switch can be queried about a callback at once: it answers queries, as often and as early as they are sent.
+    #[must_use]
+    pub fn can_confirm_by_query(&self) -> bool {
+        self.has_query && !self.limits_queries()
     }
 
     /// Whether each query must be counted and allowed before it is sent.

@@ -94,6 +94,10 @@ fn ledger_reply(
             let age_ms = model.age_ms(next.clock);
             AttemptReply::BeginQuery(next.bank.begin_query(model.profile(), age_ms))
         }
+        AttemptCall::NeedsQuery => AttemptReply::NeedsQuery(next.bank.needs_query(model.payment())),
+        AttemptCall::Debit(confirmed) => {
+            AttemptReply::Debit(next.bank.debit_confirmed(model.payment(), confirmed.as_ref()))
+        }
         // The simulated clock has one deadline, which every attempt has.
         AttemptCall::BoundDeadline(_) => AttemptReply::Deadline(DEADLINE_MS),
         AttemptCall::RecallRecorded => AttemptReply::Recall(next.bank.recall_recorded()),
@@ -140,7 +144,8 @@ fn apply_falsely(
 /// Whether the evidence for a debit by decision is true. Money that left on record and came back by no report is booked twice: by the debit
 /// and by a correction.
 fn may_debit(next: &State, model: &Model) -> bool {
-    let left_on_record = next.bank.final_status == Some(FinalStatus::Settled) && !next.bank.knows_of_return();
+    let left_on_record =
+        next.bank.final_status == Some(FinalStatus::Settled) && !model.knows_of_return(&next.bank);
     let has_left = next.switch.settled() || (left_on_record && next.switch.returned());
     next.bank.ended() || (has_left && !next.is_being_recalled(model))
 }

@@ -199,6 +199,9 @@ async fn write_final_status(
         final_status::write(tx, &locked.payment_id, decided, "decision").await?;
         if decided == FinalStatus::Settled {
             final_status::open_exceptions_for_failures(tx, locked).await?;
+        } else {
+            let event = "operators released the amount";
+            final_status::open_exception_for_unconfirmed_success(tx, locked, event).await?;
         }
     }
     Ok(())

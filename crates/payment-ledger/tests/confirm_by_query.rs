@@ -1,0 +1,155 @@
+//! `confirm_by_query`: a callback alone moves no money; what it says is asked of the switch first.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
+
+mod support;
+
+use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
+use payment_ledger::switch::final_status::FinalStatusSource;
+use payment_protocol::SwitchProfile;
+use payment_protocol::cancel::VoidReason;
+use payment_protocol::cause::Cause;
+use payment_protocol::port::DebitOutcome;
+use payment_protocol::profile::ConfirmByQuery;
+use payment_protocol::reject::RejectMeaning;
+use payment_protocol::rules::FinalStatusRuling;
+use sqlx::PgPool;
+use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Sample, Stage, failure, profile, report, returned, success};
+
+const ACCOUNT_CLOSED: &str = "AC04";
+
+/// A payment that was sent, at a switch whose callbacks must be confirmed as `confirm_by_query` says.
+async fn sent(bank: &Bank, confirm_by_query: ConfirmByQuery, key: &str) -> Sample {
+    let mut order = bank.order(key);
+    order.profile = SwitchProfile {
+        confirm_by_query,
+        reject_is_final: true,
+        burns_reference: true,
+        reject_codes: [(ACCOUNT_CLOSED.into(), RejectMeaning::Dead)].into(),
+        ..profile()
+    };
+    bank.order_at(Stage::Sent, order).await
+}
+
+async fn store(bank: &Bank, callback: &Callback) -> bool {
+    match bank.ledger.store_callback(callback).await.unwrap() {
+        StoreCallbackOutcome::New(message) => message.is_some(),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn final_status(bank: &Bank, p: &Sample) -> String {
+    let query = format!(
+        "SELECT coalesce(final_status || ' by ' || final_status_source, 'none') FROM payments WHERE payment_id = '{}'",
+        p.id
+    );
+    bank.words(&query).await.concat()
+}
+
+async fn exceptions(bank: &Bank, p: &Sample) -> Vec<String> {
+    bank.words(&format!("SELECT kind FROM exceptions WHERE payment_id = '{}' ORDER BY exception_id", p.id))
+        .await
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i3_a_success_by_callback_is_debited_only_with_the_switchs_answer_to_a_query(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = sent(&bank, ConfirmByQuery::Always, "k").await;
+    assert!(store(&bank, &success(&p, "e-1")).await, "the workflow is notified");
+    assert_eq!(final_status(&bank, &p).await, "none");
+    assert!(bank.ledger.before_debit(&p.id).await.unwrap().1, "the switch must be queried");
+    assert_eq!(bank.debit(&p).await, DebitOutcome::NotConfirmed);
+    assert_eq!(bank.hold(&p).await, "open");
+
+    for _ in 0..2 {
+        let debited = bank.ledger.debit_confirmed(&p.id, &report(&p)).await.unwrap();
+        assert_eq!(debited, DebitOutcome::Done);
+    }
+    assert_eq!(final_status(&bank, &p).await, "settled by query");
+    assert!(!bank.ledger.before_debit(&p.id).await.unwrap().1, "nothing is left to ask");
+    let states = bank
+        .words(&format!(
+            "SELECT state FROM timeline WHERE payment_id = '{}' ORDER BY entry_id DESC LIMIT 2",
+            p.id
+        ))
+        .await;
+    assert_eq!(states, ["settled", "confirmed"]);
+    assert_eq!(
+        (bank.hold(&p).await.as_str(), bank.available(&p).await),
+        ("debited", FUNDS_MINOR - AMOUNT_MINOR)
+    );
+    assert_eq!(exceptions(&bank, &p).await, [""; 0]);
+    bank.audit().await;
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i3_an_answer_that_differs_from_the_payment_debits_nothing(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = sent(&bank, ConfirmByQuery::Always, "k").await;
+    store(&bank, &success(&p, "e-1")).await;
+    let mut other = report(&p);
+    other.amount_minor += 1;
+    assert_eq!(bank.ledger.debit_confirmed(&p.id, &other).await.unwrap(), DebitOutcome::Differs);
+    assert_eq!((final_status(&bank, &p).await.as_str(), bank.hold(&p).await.as_str()), ("none", "open"));
+    assert_eq!(exceptions(&bank, &p).await, ["confirmation_mismatch"]);
+    bank.audit().await;
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i3_an_untrue_success_is_an_exception_once_the_switch_denies_it(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = sent(&bank, ConfirmByQuery::Always, "k").await;
+    store(&bank, &success(&p, "e-1")).await;
+    // That the switch does not know the transfer contradicts its callback: operators decide, and not the clock.
+    assert!(bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap().accepted);
+    for absent in [VoidReason::Tombstoned, VoidReason::DeadlinePassed, VoidReason::NotInClosedStatement] {
+        assert_eq!(bank.ledger.record_void(&p.id, absent).await.unwrap(), FinalStatusRuling::NoAttempt);
+    }
+    assert_eq!(bank.ledger.record_void(&p.id, VoidReason::Rejected).await.unwrap(), FinalStatusRuling::First);
+    assert_eq!(exceptions(&bank, &p).await, ["contradictory_final_status"]);
+    bank.ledger.release(&p.id, &Cause::SlaExpired).await.unwrap();
+    assert_eq!((bank.hold(&p).await.as_str(), bank.available(&p).await), ("released", FUNDS_MINOR));
+    bank.audit().await;
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i4_a_final_reject_or_a_return_by_callback_releases_nothing_by_itself(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let rejected = sent(&bank, ConfirmByQuery::Always, "rejected").await;
+    let reject = |p: &Sample| Callback {
+        reason_code: Some(ACCOUNT_CLOSED.into()),
+        ..failure(p, &format!("e-{}", p.id))
+    };
+    assert!(store(&bank, &reject(&rejected)).await, "the workflow is notified, and asks the switch");
+    assert_eq!(final_status(&bank, &rejected).await, "none");
+
+    let came_back = sent(&bank, ConfirmByQuery::Always, "came back").await;
+    store(&bank, &returned(&came_back, "e-2")).await;
+    assert_eq!(final_status(&bank, &came_back).await, "none");
+    assert_eq!(exceptions(&bank, &came_back).await, ["settled_without_attempt"]);
+
+    // The settlement is recorded, and the debit refused: the hold is still open, and a callback does not release it.
+    let settled = sent(&bank, ConfirmByQuery::Always, "settled").await;
+    bank.ledger.record_settled(&settled.id, &report(&settled), FinalStatusSource::Query).await.unwrap();
+    store(&bank, &returned(&settled, "e-3")).await;
+    assert_eq!(final_status(&bank, &settled).await, "settled by query");
+    assert_eq!(bank.debit(&settled).await, DebitOutcome::Done);
+    assert_eq!(exceptions(&bank, &settled).await, ["settled_without_attempt", "returned_after_debit"]);
+
+    let believed = sent(&bank, ConfirmByQuery::Never, "believed").await;
+    store(&bank, &reject(&believed)).await;
+    assert_eq!(final_status(&bank, &believed).await, "void by reject");
+    bank.audit().await;
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_callback_is_believed_up_to_the_amount_that_the_profile_names(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let amount = u64::try_from(AMOUNT_MINOR).unwrap();
+    let small = sent(&bank, ConfirmByQuery::Above(amount), "small").await;
+    store(&bank, &success(&small, "e-1")).await;
+    assert_eq!(final_status(&bank, &small).await, "settled by callback");
+    let large = sent(&bank, ConfirmByQuery::Above(amount - 1), "large").await;
+    store(&bank, &success(&large, "e-2")).await;
+    assert_eq!(final_status(&bank, &large).await, "none");
+}
