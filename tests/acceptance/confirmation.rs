@@ -54,7 +54,9 @@ async fn s0_6_repeated_callbacks_before_the_submit_returns_debit_once() -> anyho
 
 #[tokio::test]
 async fn s0_6_a_success_with_another_amount_keeps_the_hold() -> anyhow::Result<()> {
-    let system = System::start("differs", SystemOptions::default()).await?;
+    // A query would say the true amount.
+    let options = SystemOptions::default().with_profile("confirm_by_query", "never");
+    let system = System::start("differs", options).await?;
     system.switch.set_default_behaviour(json!({"callback": {"amount_minor": 99}})).await?;
     let payment = system.pay("4.00").await?;
     system.wait_for_state(&payment.payment_id, "needs_operator").await?;
@@ -66,6 +68,19 @@ async fn s0_6_a_success_with_another_amount_keeps_the_hold() -> anyhow::Result<(
         .send_callback(&payment.reference, json!({"status": "SUCCESS", "amount_minor": 400}))
         .await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_6_a_success_with_another_amount_is_debited_if_the_switch_says_the_amount_when_queried()
+-> anyhow::Result<()> {
+    let system = System::start("differs-queried", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"callback": {"amount_minor": 99}})).await?;
+    let payment = system.pay("4.00").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 400);
+    assert_eq!(system.exceptions(&payment.payment_id).await?, ["confirmation_mismatch"]);
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }

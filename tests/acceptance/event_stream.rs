@@ -10,7 +10,9 @@ fn names(events: &[PaymentEvent]) -> Vec<&str> {
 
 #[tokio::test]
 async fn s0_3_to_s0_7_the_event_stream_is_complete_across_api_restarts() -> anyhow::Result<()> {
-    let mut system = System::start("watched", SystemOptions::default().with_long_attempts()).await?;
+    // The callback alone confirms, so that `confirmed` is an event of its own.
+    let options = SystemOptions::default().with_long_attempts().with_profile("confirm_by_query", "never");
+    let mut system = System::start("watched", options).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("12.50").await?;
     let mut events = system.open_stream(&payment.payment_id, None).await?;

@@ -171,7 +171,7 @@ async fn s3_8_one_trace_leads_from_the_request_to_the_tenants_webhook() -> anyho
     let payment_id = body["payment_id"].as_str().context("no payment id")?;
     bank.system.wait_for_state(payment_id, "settled").await?;
     // The spans of each process arrive by themselves: all of those that are compared below.
-    let complete = |spans: &[ReceivedSpan]| spans.len() >= 17;
+    let complete = |spans: &[ReceivedSpan]| spans.len() >= 18;
     let spans = bank.spans(&client.trace_id, "the trace reaches the webhook", complete).await;
     let spans = spans.map_err(|error| error.context(notifier.log_tail()))?;
 
@@ -191,6 +191,7 @@ async fn s3_8_one_trace_leads_from_the_request_to_the_tenants_webhook() -> anyho
         ("payments-api",      "server",   "POST /callbacks/{switch}",  "POST /api/v1/payments"),
         ("payments-api",      "client",   "signal workflow",           "POST /callbacks/{switch}"),
         ("payment-worker",    "internal", "debit",                     "POST /api/v1/payments"),
+        ("payment-worker",    "client",   "query transfer",            "debit"),
         ("background-worker", "producer", "publish event: transfer_pending", "POST /api/v1/payments"),
         ("notifier",          "consumer", "consume event: notifier",   "publish event: transfer_pending"),
         ("notifier",          "consumer", "consume event: webhooks",   "publish event: transfer_pending"),

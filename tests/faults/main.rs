@@ -26,6 +26,7 @@ mod returned_money;
 mod sla_end;
 mod temporal_namespace;
 mod truth_table;
+mod untrue_callbacks;
 mod workflow_starts;
 
 /// Held by tests that make many payments at once and depend on timing: they run one at a time.

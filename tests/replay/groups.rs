@@ -31,11 +31,24 @@ fn hold() -> Value {
 pub(crate) fn groups() -> Vec<Group> {
     // The second switch has a short SLA for the paths in which it expires.
     let short_sla = [("sla_ms", json!(700))];
+    let believed = |options: SystemOptions| options.with_profile("confirm_by_query", "never");
     vec![
         Group {
             name: "query",
-            options: SystemOptions::default().with_other_switch(&short_sla),
+            options: believed(SystemOptions::default()).with_other_switch(&short_sla),
             paths: query_paths(),
+        },
+        Group {
+            name: "confirming",
+            options: SystemOptions::default(),
+            paths: vec![
+                path("confirmed_settled", "settled", hold()),
+                path(
+                    "unconfirmed_settled",
+                    "settled",
+                    json!({"outcome": "hold", "callback": {"lose": true}}),
+                ),
+            ],
         },
         Group {
             name: "polled",
@@ -47,7 +60,7 @@ pub(crate) fn groups() -> Vec<Group> {
         },
         Group {
             name: "at-most-once",
-            options: at_most_once(),
+            options: believed(at_most_once()),
             paths: vec![path(
                 "reconciled_settled",
                 "settled",
@@ -61,7 +74,7 @@ pub(crate) fn groups() -> Vec<Group> {
         },
         Group {
             name: "operator-decision",
-            options: no_proof_of_absence(),
+            options: believed(no_proof_of_absence()),
             paths: vec![
                 path("decision_debit", "settled", not_found("settle")),
                 path("decision_release", "timed_out", not_found("reject")),

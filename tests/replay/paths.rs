@@ -149,9 +149,11 @@ async fn wait_for_decision_point(system: &System, path: &Path, id: &str, mode: M
 async fn act(system: &System, path: &Path, payment: &AcceptedPayment, mode: Mode) -> anyhow::Result<()> {
     let (id, reference) = (payment.payment_id.as_str(), payment.reference.as_str());
     match path.name {
-        "settled" | "settled_after_slow_reserve" | "reconciled_settled" | "polled_settled" => {
-            system.switch.finish_transfer(reference, "settle").await
-        }
+        "settled"
+        | "settled_after_slow_reserve"
+        | "reconciled_settled"
+        | "polled_settled"
+        | "confirmed_settled" => system.switch.finish_transfer(reference, "settle").await,
         "account_lock_settled" => {
             until("the switch has accepted the transfer", WITHIN, || async {
                 Ok(system.switch.transfer_status(reference).await?.map(|_| ()))
@@ -159,6 +161,13 @@ async fn act(system: &System, path: &Path, payment: &AcceptedPayment, mode: Mode
             .await?;
             system.wait_for_state(id, "submitted").await?;
             evict(system, mode).await?;
+            system.switch.finish_transfer(reference, "settle").await
+        }
+        "unconfirmed_settled" => {
+            let early = TestCallback::success(reference, AMOUNT_MINOR);
+            ensure!(system.post_callback(&early).await? == 200, "the callback was refused");
+            // The query before the debit confirmed nothing: the payment polls.
+            wait_and_evict(system, id, EventType::ActivityTaskScheduled, mode).await?;
             system.switch.finish_transfer(reference, "settle").await
         }
         "decision_debit" => operators::decide(system, id, Action::Debit).await.map(drop),
@@ -231,7 +240,7 @@ async fn check(system: &System, path: &Path, payment: &AcceptedPayment) -> anyho
     let recorded = (final_status_source.as_deref(), cause.as_deref());
     let expected = match path.name {
         "settled" | "settled_after_slow_reserve" | "settled_awaiting_operator" => (Some("callback"), None),
-        "settled_by_query" => (Some("query"), None),
+        "settled_by_query" | "confirmed_settled" | "unconfirmed_settled" => (Some("query"), None),
         "settled_after_sla" => (Some("cancel"), Some("sla_expired")),
         "settled_while_cancelling" => (Some("callback"), Some("customer_cancel")),
         "submit_refused" => (Some("rejected"), Some("submit_refused")),

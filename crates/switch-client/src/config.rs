@@ -22,7 +22,7 @@ use std::fmt;
 
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{AccountId, SwitchName};
-use payment_protocol::profile::{ProfileError, Rail};
+use payment_protocol::profile::{ConfirmByQuery, ProfileError, Rail};
 use payment_protocol::rail_id::MintError;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -256,13 +256,18 @@ impl SwitchOptions {
             }
         }
         fields.extend(self.profile.clone());
+        let chooses_confirmation = fields.contains_key("confirm_by_query");
         fields.insert("switch".into(), name.as_str().into());
         // A stored profile may have fields of a later release, which are ignored; a misspelt key must not be.
         let mut unknown = None;
         let read = serde_ignored::deserialize(serde_json::Value::Object(fields), |key| {
             unknown.get_or_insert_with(|| key.to_string());
         });
-        let profile = read.map_err(|error: serde_json::Error| malformed(error.to_string()))?;
+        let mut profile: SwitchProfile =
+            read.map_err(|error: serde_json::Error| malformed(error.to_string()))?;
+        if !chooses_confirmation && profile.has_callback && profile.can_confirm_by_query() {
+            profile.confirm_by_query = ConfirmByQuery::Always;
+        }
         match unknown {
             Some(unknown) => Err(malformed(format!("there is no key {unknown}; check its spelling"))),
             None => Ok(profile),
@@ -303,6 +308,21 @@ mod tests {
         assert_eq!(route("DE99"), Some("a".into()));
         assert_eq!(route("DE123"), Some("b".into()));
         assert_eq!(route("FR1"), Some("b".into()));
+    }
+
+    #[test]
+    fn a_callback_is_confirmed_by_a_query_unless_the_configuration_says_otherwise() {
+        let confirmed = |change: &[(&str, serde_json::Value)]| {
+            let checked = switches(serde_json::json!({"a": switch(&[""], change)})).check().unwrap();
+            checked.route(&AccountId::new("DE1").unwrap()).unwrap().confirm_by_query
+        };
+        assert_eq!(confirmed(&[]), ConfirmByQuery::Always);
+        assert_eq!(confirmed(&[("confirm_by_query", "never".into())]), ConfirmByQuery::Never);
+        let above = serde_json::json!({"above": 100_000});
+        assert_eq!(confirmed(&[("confirm_by_query", above)]), ConfirmByQuery::Above(100_000));
+        let limited = [("strategy", "reference".into()), ("asks_max", 3.into())];
+        assert_eq!(confirmed(&limited), ConfirmByQuery::Never, "a query is refused when it comes too often");
+        assert_eq!(confirmed(&[("has_callback", false.into())]), ConfirmByQuery::Never);
     }
 
     #[test]

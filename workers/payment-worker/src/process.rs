@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use workflow_api::{ConnectError, PaymentWorkflows};
 
 use crate::account_lock::AccountLockWorkflow;
+use crate::activities::debit::DebitActivities;
 use crate::activities::first_steps::FirstStepsActivities;
 use crate::activities::ledger::LedgerActivities;
 use crate::activities::local_submits::{LOCAL_SUBMITS_MAX, LocalSubmits};
@@ -183,8 +184,9 @@ impl WorkerSet<'_> {
             grants_max: self.options.lock_grants_max,
         };
         let ledger = || LedgerActivities { ledger: self.ledger.clone(), wake_relay: wake_relay.clone() };
-        let first_steps =
-            FirstStepsActivities { ledger: Arc::new(ledger()), switch: Arc::new(self.switch_activities()) };
+        let (for_both, switch) = (Arc::new(ledger()), Arc::new(self.switch_activities()));
+        let first_steps = FirstStepsActivities { ledger: for_both.clone(), switch: switch.clone() };
+        let debit = DebitActivities { ledger: for_both, switch };
         // Submits within workflow tasks hold their slots while a switch hangs, and leave those of the other workflows.
         let slots = WORKFLOW_TASKS_MAX + self.switch_clients.len() * LOCAL_SUBMITS_MAX;
         let mut options = WorkerOptions::new(self.task_queue.clone())
@@ -194,6 +196,7 @@ impl WorkerSet<'_> {
             .register_workflow::<AccountLockWorkflow>()?
             .register_workflow::<ReconciliationWorkflow>()?
             .register_activities(first_steps)
+            .register_activities(debit)
             .register_activities(ledger())
             .register_activities(locks)
             .register_activities(ReconciliationActivities { reconciler })

@@ -14,7 +14,7 @@ use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::ids::{DecisionId, PaymentId, RunId};
 use payment_protocol::port::{
-    DebitOutcome, FenceOutcome, NeedsOperatorOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome,
+    FenceOutcome, NeedsOperatorOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome,
 };
 use serde::{Deserialize, Serialize};
 use service_kit::task::Trigger;
@@ -153,24 +153,6 @@ impl LedgerActivities {
     ) -> Result<(), ActivityError> {
         let CloseDecisionInput { decision_id, outcome, detail } = input;
         self.ledger.close_decision(&decision_id, &outcome, &detail).await.map_err(ledger_failure)
-    }
-
-    /// Debits the hold.
-    #[activity(name = "debit")]
-    pub async fn debit(
-        self: Arc<Self>,
-        _ctx: ActivityContext,
-        payment_id: PaymentId,
-    ) -> Result<DebitOutcome, ActivityError> {
-        let outcome = match self.ledger.debit(&payment_id).await {
-            Err(error) if error.is_final() => DebitOutcome::Failed { detail: error_chain(&error) },
-            outcome => outcome.map_err(ledger_failure)?,
-        };
-        self.wake_relay.fire();
-        if outcome == DebitOutcome::Done {
-            metrics::counter!("payments_ended_total", "state" => "settled").increment(1);
-        }
-        Ok(outcome)
     }
 
     /// Releases the hold and ends the payment.

@@ -49,6 +49,12 @@ impl LocalSubmits {
         Self { switches: switches.map(new).collect(), may_lose_commits: AtomicBool::new(true) }
     }
 
+    /// Permits one query within a workflow task, until the permit is dropped. It changes nothing, and the caller bounds its time: it may be
+    /// made while submits are slow, and counts as one of them. `None`: query by an ordinary activity.
+    pub(crate) fn permit_query(&self, switch: &SwitchName) -> Option<OwnedSemaphorePermit> {
+        self.switches.get(switch)?.permits.clone().try_acquire_owned().ok()
+    }
+
     /// Permits one submit within a workflow task, until the permit is dropped. `None`: submit by an ordinary activity.
     pub(crate) fn permit(&self, switch: &SwitchName) -> Option<OwnedSemaphorePermit> {
         let quickness = self.switches.get(switch)?;

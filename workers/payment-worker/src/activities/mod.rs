@@ -3,6 +3,7 @@
 //! Each activity runs at least once and keeps no state. A repeat is harmless because of the key that the ledger
 //! records in the step's transaction and the reference at the switch.
 
+pub mod debit;
 pub mod first_steps;
 pub mod ledger;
 pub mod local_submits;

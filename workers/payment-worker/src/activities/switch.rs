@@ -93,7 +93,7 @@ impl SwitchActivities {
 
     /// The session of a payment at its switch. A switch that is not configured is one that gives no answer: a cancel still
     /// begins, and operators can decide after the switch's retention.
-    fn session<'a>(&'a self, payment: &'a Payment) -> SwitchSession<'a> {
+    pub(crate) fn session<'a>(&'a self, payment: &'a Payment) -> SwitchSession<'a> {
         let name = &payment.profile.switch;
         let client = self.clients.get(name).map(|client| &**client);
         if client.is_none() {

@@ -5,10 +5,12 @@
 //! | `session` | calls to the switch about one payment's transfer |
 //! | `submit` | port of one submit attempt |
 //! | `cancel` | port of one cancel attempt or one poll |
+//! | `debit` | port of one debit attempt |
 //! | `decision` | port of applying an operator decision |
 //! | `recall` | port of one recall attempt |
 
 mod cancel;
+pub(crate) mod debit;
 mod decision;
 mod recall;
 pub(crate) mod session;

@@ -68,16 +68,18 @@ impl TemporalPaymentPort<'_> {
         }
     }
 
-    /// Polls a switch that does not call back until the poll returns an event. Never returns if the switch
-    /// calls back, or if no answer of the switch can move the payment (`reason`). The server repeats the
-    /// poll, so that polling adds no events to the history.
+    /// Polls a switch that does not call back, or whose callback a query must confirm, until the poll returns an event. Never returns
+    /// if a callback is enough, or if no answer of the switch can move the payment (`reason`). The server repeats the poll, so that
+    /// polling adds no events to the history.
     pub(super) async fn poll_until_event(
         &self,
         token: WorkflowCancellationToken,
         reason: Option<OperatorReason>,
     ) -> WaitOutcome {
         let follows_switch = reason.is_none_or(OperatorReason::follows_switch);
-        if !(self.payment.profile.must_be_polled() && follows_switch) {
+        let profile = &self.payment.profile;
+        let must_confirm = self.is_unconfirmed.get() && profile.confirms_by_query(self.payment.money);
+        if !((profile.must_be_polled() || must_confirm) && follows_switch) {
             return std::future::pending().await;
         }
         let summary = format!("Poll switch {}", self.payment.profile.switch);

@@ -34,6 +34,7 @@ use temporalio_sdk::workflows::select;
 use temporalio_sdk::{CancellableFuture as _, WorkflowCancellationToken, WorkflowContext};
 
 pub(crate) use self::events::detached_wait;
+use crate::activities::debit::DebitActivities;
 use crate::activities::first_steps::{FirstSteps, LocalSubmit};
 use crate::activities::ledger::{AlertInput, LedgerActivities, NeedsOperatorInput, ReleaseInput};
 use crate::activities::switch::{ApplyDecisionInput, CancelInput, SwitchActivities};
@@ -52,6 +53,8 @@ pub(crate) struct TemporalPaymentPort<'a> {
     local_submit: RefCell<Option<LocalSubmit>>,
     /// How often an operator was called.
     operator_calls: Cell<u32>,
+    /// Whether a SUCCESS was not debited because no answer of the switch confirmed it.
+    is_unconfirmed: Cell<bool>,
 }
 
 impl<'a> TemporalPaymentPort<'a> {
@@ -64,6 +67,7 @@ impl<'a> TemporalPaymentPort<'a> {
             account_lock_requested: Cell::new(false),
             local_submit: RefCell::new(None),
             operator_calls: Cell::new(0),
+            is_unconfirmed: Cell::new(false),
         }
     }
 
@@ -155,7 +159,11 @@ impl PaymentPort for TemporalPaymentPort<'_> {
 
     async fn debit(&self) -> DebitOutcome {
         let summary = format!("Debit {}", self.payment.money);
-        self.ledger_step(|| LedgerActivities::debit, || self.id(), &summary).await
+        let outcome = self.ledger_step(|| DebitActivities::debit, || self.id(), &summary).await;
+        if outcome == DebitOutcome::NotConfirmed {
+            self.is_unconfirmed.set(true);
+        }
+        outcome
     }
 
     async fn recall(&self) -> RecallOutcome {

@@ -221,9 +221,8 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         name: "callback-of-another-amount",
-        text: "The transfer settles and its callback names another amount, which confirms nothing: two operators decide to debit.",
+        text: "The transfer settles and its callback names another amount; queried, the switch says the right one, and the payment is debited.",
         amount_minor: 9_014,
-        actions: &[Action::DecideDebit],
         exceptions: &[ExceptionKind::ConfirmationMismatch],
         ..SETTLES
     },
