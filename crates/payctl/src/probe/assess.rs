@@ -1,7 +1,7 @@
 //! Compares the findings with the configured profile and with every strategy.
 
 use payment_protocol::SwitchProfile;
-use payment_protocol::profile::Strategy;
+use payment_protocol::profile::{ConfirmByQuery, Strategy};
 use serde::Serialize;
 
 use super::findings::{CapabilityMeasurement, Findings, SwitchCapability};
@@ -110,6 +110,10 @@ fn assess_strategy(
         {
             *setting_mut(&mut profile, setting) = measured == CapabilityMeasurement::Yes;
         }
+    }
+    // No strategy relies on it, and a configuration that omits it follows the switch.
+    if !profile.can_confirm_by_query() {
+        profile.confirm_by_query = ConfirmByQuery::Never;
     }
     match profile.check() {
         Ok(warnings) => StrategyAssessment {
