@@ -9,7 +9,7 @@ use payment_protocol::keys;
 use payment_protocol::money::{Money, parse_currency};
 use payment_protocol::rail_id::RailId;
 use payment_protocol::report::ExpectedTransfer;
-use payment_protocol::{PaymentState, SwitchProfile, rules};
+use payment_protocol::{PaymentState, SwitchProfile};
 use sqlx::PgConnection;
 
 use crate::LedgerError;
@@ -280,11 +280,7 @@ impl LockedPaymentRow {
             .map_err(|_| unreadable("amount_minor", &format!("{} {}", self.amount_minor, self.currency)))?;
         let source_account = AccountId::new(self.source_account.as_str())
             .map_err(|_| unreadable("source_account", &self.source_account))?;
-        let mut facts = self.facts(unreadable)?;
-        // One that came before its attempt has an exception of its own.
-        let had_attempt = !facts.reported_without_attempt || facts.returned_without_attempt;
-        facts.success_unconfirmed =
-            self.success_reported && had_attempt && rules::needs_query(&facts, &profile, money);
+        let facts = self.facts(self.success_reported && profile.confirms_by_query(money), unreadable)?;
         // Pairs with the journal entry of steps/reserve.rs, from which the database opens the hold.
         let contradiction = if self.hold_matches == Some(false) {
             Some("the hold differs from the payment")
@@ -318,7 +314,11 @@ impl LockedPaymentRow {
         })
     }
 
-    fn facts(&self, unreadable: impl Fn(&'static str, &str) -> LedgerError) -> Result<Facts, LedgerError> {
+    fn facts(
+        &self,
+        success_to_confirm: bool,
+        unreadable: impl Fn(&'static str, &str) -> LedgerError,
+    ) -> Result<Facts, LedgerError> {
         let state = PaymentState::parse(&self.state).ok_or_else(|| unreadable("state", &self.state))?;
         let run_id = self
             .run_id
@@ -352,7 +352,7 @@ impl LockedPaymentRow {
             confirmation_mismatch: self.confirmation_mismatch,
             reported_without_attempt: self.reported_without_attempt,
             returned_without_attempt: self.returned_without_attempt,
-            success_unconfirmed: false,
+            success_to_confirm,
             debit_refused: self.debit_reason.clone(),
             recall: self.recall_record(),
             cancel_requested: self.cancel_requested,

@@ -209,33 +209,21 @@ pub fn settled_report(
     money_report(facts, expected, report, answers_us, FinalStatus::Settled)
 }
 
-/// Rules on a report that the money came back; see [`settled_report`].
+/// Rules on a report that the money came back; see [`settled_report`]. Where a query must confirm a callback, one moves nothing of an
+/// open payment: it counts as one that nobody expected. The switch is asked when the payment is compensated; if it is debited first,
+/// operators credit what came back.
 #[must_use]
 pub fn returned_report(
-    facts: &Facts,
-    expected: &ExpectedTransfer,
-    report: &SettledReport,
-    answers_us: bool,
-) -> FinalStatusRuling {
-    money_report(facts, expected, report, answers_us, FinalStatus::Returned)
-}
-
-/// Rules on a callback that says that the money came back. Where a query must confirm it, it moves nothing of an open payment: it counts
-/// as one that nobody expected. The switch is asked when the payment is compensated; if it is debited first, operators credit what came
-/// back.
-#[must_use]
-pub fn returned_callback(
     facts: &Facts,
     profile: &SwitchProfile,
     expected: &ExpectedTransfer,
     report: &SettledReport,
+    answers_us: bool,
 ) -> FinalStatusRuling {
-    let answers_us = false;
-    let is_open = facts.state.end().is_none();
-    match returned_report(facts, expected, report, answers_us) {
-        FinalStatusRuling::First if is_open && profile.confirms_by_query(expected.money) => {
-            FinalStatusRuling::NoAttempt
-        }
+    let moves_nothing =
+        !answers_us && facts.state.end().is_none() && profile.confirms_by_query(expected.money);
+    match money_report(facts, expected, report, answers_us, FinalStatus::Returned) {
+        FinalStatusRuling::First if moves_nothing => FinalStatusRuling::NoAttempt,
         ruling => ruling,
     }
 }
@@ -304,7 +292,15 @@ pub fn has_left(facts: &Facts) -> bool {
 /// operators.
 #[must_use]
 pub fn has_doubtful_success(facts: &Facts) -> bool {
-    facts.confirmation_mismatch || facts.success_unconfirmed || is_reported_unexpectedly(facts)
+    facts.confirmation_mismatch || has_unconfirmed_success(facts) || is_reported_unexpectedly(facts)
+}
+
+/// Whether a callback said that the transfer settled, and the switch has neither confirmed nor denied it. One that came before its
+/// attempt was recorded has an exception of its own.
+#[must_use]
+pub fn has_unconfirmed_success(facts: &Facts) -> bool {
+    let had_attempt = !facts.reported_without_attempt || facts.returned_without_attempt;
+    facts.success_to_confirm && had_attempt && is_undecided(facts)
 }
 
 /// Whether the switch must answer a query before the payment's money moves: nothing definite is recorded, and the profile does not
@@ -318,7 +314,7 @@ pub fn needs_query(facts: &Facts, profile: &SwitchProfile, money: Money) -> bool
 /// which the debit asks the switch to confirm. `None` if it has said neither.
 #[must_use]
 pub fn reported(facts: &Facts) -> Option<FinalStatus> {
-    facts.final_status.or(facts.success_unconfirmed.then_some(FinalStatus::Settled))
+    facts.final_status.or(has_unconfirmed_success(facts).then_some(FinalStatus::Settled))
 }
 
 /// Whether the payment is open, and no definite answer of the switch is recorded.

@@ -116,7 +116,7 @@ pub struct Bank {
     /// Whether a SUCCESS of the payment's own switch for this payment is stored.
     pub success_stored: bool,
     /// Whether a callback with SUCCESS is stored that a query must confirm.
-    pub success_unconfirmed: bool,
+    pub success_to_confirm: bool,
     /// Whether a RETURNED of the payment's own switch for this payment is stored.
     pub return_stored: bool,
     /// Whether the switch reported a return for which no attempt was recorded.
@@ -169,7 +169,7 @@ impl Bank {
             cancel_requested: false,
             failure_stored: false,
             success_stored: false,
-            success_unconfirmed: false,
+            success_to_confirm: false,
             return_stored: false,
             returned_unexpectedly: false,
             operator_reason: None,
@@ -206,7 +206,7 @@ impl Bank {
             confirmation_mismatch: self.exceptions.contain(Exception::ConfirmationMismatch),
             reported_without_attempt: self.exceptions.contain(Exception::SettledWithoutAttempt),
             returned_without_attempt: self.returned_unexpectedly,
-            success_unconfirmed: self.is_success_unconfirmed(),
+            success_to_confirm: self.success_to_confirm,
             debit_refused: self.debit_refused.then(|| FROZEN.to_owned()),
             recall: self.recall,
             cancel_requested: self.cancel_requested,
@@ -214,13 +214,6 @@ impl Bank {
             restored: self.restored,
             has_unbooked_return: self.has_unbooked_return,
         }
-    }
-
-    /// A SUCCESS that came before its attempt has an exception of its own.
-    fn is_success_unconfirmed(&self) -> bool {
-        let had_attempt =
-            !self.exceptions.contain(Exception::SettledWithoutAttempt) || self.returned_unexpectedly;
-        self.success_unconfirmed && had_attempt && !self.ended() && self.final_status.is_none()
     }
 
     /// The facts for rules that depend on neither the attempt's age nor the account.

@@ -71,15 +71,11 @@ impl Bank {
         match answer {
             SendAnswer::Accepted => self.mark_submitted(),
             SendAnswer::Refused { reject } => {
-                self.write_final_reject(rules::final_reject(&self.facts_now(), profile, reject));
+                if let Some(ruling) = rules::final_reject(&self.facts_now(), profile, reject) {
+                    self.write_void(ruling);
+                }
             }
             SendAnswer::Unknown { .. } => {}
-        }
-    }
-
-    fn write_final_reject(&mut self, ruling: Option<FinalStatusRuling>) {
-        if let Some(ruling) = ruling {
-            self.write_void(ruling);
         }
     }
 
@@ -96,7 +92,7 @@ impl Bank {
 
     /// What happens now contradicts a callback with SUCCESS that no query confirmed.
     pub(super) fn deny_unconfirmed_success(&mut self) {
-        if self.facts_now().success_unconfirmed {
+        if rules::has_unconfirmed_success(&self.facts_now()) {
             self.open_exception(Exception::ContradictoryFinalStatus);
         }
     }
@@ -224,11 +220,7 @@ impl Bank {
         answers_us: bool,
     ) -> FinalStatusRuling {
         let (facts, expected) = (self.facts_now(), ExpectedTransfer::from(payment));
-        let ruling = if answers_us {
-            rules::returned_report(&facts, &expected, report, true)
-        } else {
-            rules::returned_callback(&facts, &payment.profile, &expected, report)
-        };
+        let ruling = rules::returned_report(&facts, &payment.profile, &expected, report, answers_us);
         match ruling {
             FinalStatusRuling::Same | FinalStatusRuling::Contradicts => {}
             FinalStatusRuling::First => {
@@ -263,7 +255,7 @@ impl Bank {
 
     /// Whether the switch accepted the transfer, or money of it came back.
     fn is_accepted(&self) -> bool {
-        self.accepted || self.has_unbooked_return || self.facts_now().success_unconfirmed
+        self.accepted || self.has_unbooked_return || rules::has_unconfirmed_success(&self.facts_now())
     }
 
     /// Whether the row may be a second acceptance, under whose id the switch does not know the transfer.
@@ -289,7 +281,7 @@ impl Bank {
     pub fn store_success(&mut self, payment: &Payment, report: &SettledReport) -> bool {
         let open = !self.ended();
         let (facts, expected) = (self.facts_now(), ExpectedTransfer::from(payment));
-        self.success_unconfirmed |= payment.profile.confirms_by_query(payment.money)
+        self.success_to_confirm |= payment.profile.confirms_by_query(payment.money)
             && report.switch == expected.switch
             && report.amount_minor == payment.money.amount_minor();
         if rules::is_unconfirmed_success(&facts, &payment.profile, &expected, report) {
@@ -326,13 +318,10 @@ impl Bank {
         if self.ended() {
             return false;
         }
-        let facts = self.facts_now();
-        self.write_final_reject(rules::final_reject_callback(
-            &facts,
-            &payment.profile,
-            payment.money,
-            reject,
-        ));
+        let (facts, profile) = (self.facts_now(), &payment.profile);
+        if let Some(ruling) = rules::final_reject_callback(&facts, profile, payment.money, reject) {
+            self.write_void(ruling);
+        }
         true
     }
 }

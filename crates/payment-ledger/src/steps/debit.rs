@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use payment_protocol::exception::ExceptionKind;
-use payment_protocol::facts::{Facts, FinalStatus, HoldStatus};
+use payment_protocol::facts::{FinalStatus, HoldStatus};
 use payment_protocol::ids::PaymentId;
 use payment_protocol::keys::{self, StepKey};
 use payment_protocol::port::DebitOutcome;
@@ -282,21 +282,18 @@ impl GroupStep for DebitStep {
         account: Option<&LockedAccount>,
     ) -> Result<Option<(Changes, DebitOutcome)>, LedgerError> {
         // A SUCCESS that is recorded with the debit must be the first definite report, which nothing contradicts.
-        let (facts, confirmed) = match &self.confirmed {
-            None => (Cow::Borrowed(&locked.facts), None),
-            Some(report) => {
-                let answers_us = true;
-                let ruling = rules::settled_report(&locked.facts, &locked.expected(), report, answers_us);
-                if ruling != FinalStatusRuling::First || locked.failure_reported {
-                    return Ok(None);
-                }
-                let settled = Some(FinalStatus::Settled);
-                (Cow::Owned(Facts { final_status: settled, ..locked.facts.clone() }), settled)
+        let mut facts = Cow::Borrowed(&locked.facts);
+        if let Some(report) = &self.confirmed {
+            let answers_us = true;
+            let ruling = rules::settled_report(&facts, &locked.expected(), report, answers_us);
+            if ruling != FinalStatusRuling::First || locked.failure_reported {
+                return Ok(None);
             }
-        };
+            facts.to_mut().final_status = Some(FinalStatus::Settled);
+        }
         let is_plain = rules::debit(&facts) == DebitRuling::Debit
-            && !locked.facts.returned_without_attempt
-            && !locked.facts.has_unbooked_return
+            && !facts.returned_without_attempt
+            && !facts.has_unbooked_return
             && !locked.needed_operator
             && !locked.decision_open;
         let Some(account) = account.filter(|account| is_plain && account.is_active) else { return Ok(None) };
@@ -308,9 +305,9 @@ impl GroupStep for DebitStep {
             Bearer::Bank => return Ok(None),
         };
         locked.require_hold(Some(HoldStatus::Open))?;
-        if let Some(settled) = confirmed {
+        if self.confirmed.is_some() {
             let source = FinalStatusSource::Query;
-            changes.final_status = Some((settled, source.as_str()));
+            changes.final_status = Some((FinalStatus::Settled, source.as_str()));
             changes.line_before = Some((PaymentState::Confirmed, settled_line(source, None)));
         }
         Ok(Some((changes, DebitOutcome::Done)))

@@ -232,12 +232,8 @@ pub(crate) async fn write_returned(
     source: FinalStatusSource,
 ) -> Result<FinalStatusRuling, LedgerError> {
     let payment_id = &locked.payment_id;
-    let expected = locked.expected();
-    let ruling = if source.answers_us() {
-        rules::returned_report(&locked.facts, &expected, report, true)
-    } else {
-        rules::returned_callback(&locked.facts, &locked.profile, &expected, report)
-    };
+    let (facts, profile) = (&locked.facts, &locked.profile);
+    let ruling = rules::returned_report(facts, profile, &locked.expected(), report, source.answers_us());
     let report_text = describe(report, source);
     let (kind, detail) = match ruling {
         FinalStatusRuling::Same | FinalStatusRuling::Contradicts => return Ok(ruling),
@@ -315,7 +311,7 @@ pub(crate) async fn open_exception_for_unconfirmed_success(
     locked: &LockedPayment,
     event: &str,
 ) -> Result<(), LedgerError> {
-    if !locked.facts.success_unconfirmed {
+    if !rules::has_unconfirmed_success(&locked.facts) {
         return Ok(());
     }
     let payment_id = &locked.payment_id;

@@ -61,7 +61,7 @@ impl LocalSubmits {
         if self.may_lose_commits.load(Ordering::Relaxed) || !quickness.is_quick.load(Ordering::Relaxed) {
             return None;
         }
-        quickness.permits.clone().try_acquire_owned().ok()
+        self.permit_query(switch)
     }
 
     /// Records how long the slowest answer to a submit took, and whether the submit had an outcome. Our own ledger's part does not
