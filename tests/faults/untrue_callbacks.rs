@@ -78,15 +78,38 @@ async fn i3_a_switch_that_does_not_answer_the_query_holds_up_only_its_own_debit(
 }
 
 #[tokio::test]
-async fn i4_an_untrue_return_releases_nothing() -> anyhow::Result<()> {
+async fn i4_an_untrue_return_releases_nothing_and_keeps_no_payment_from_its_end() -> anyhow::Result<()> {
     let system = System::start("untrue-return", SystemOptions::default()).await?;
     let payment = submitted(&system).await?;
-    let success = TestCallback::success(&payment.reference, AMOUNT_MINOR);
-    let untrue = TestCallback { status: "RETURNED", ..success };
+    let before = system.switch.request_count(&payment.reference, "query").await?;
+    let success = |amount_minor| TestCallback::success(&payment.reference, amount_minor);
+    let untrue = TestCallback { status: "RETURNED", ..success(AMOUNT_MINOR) };
     assert_eq!(system.post_callback(&untrue).await?, 200);
-    assert_eq!(system.exceptions(&payment.payment_id).await?, ["settled_without_attempt"]);
+    assert_eq!(system.post_callback(&success(AMOUNT_MINOR + 1)).await?, 200);
+    queried(&system, &payment, before + 2).await?;
     assert_eq!(system.state(&payment.payment_id).await?, "submitted");
     assert_eq!(system.available().await?, OPENING_MINOR - AMOUNT_MINOR);
-    system.audit().await?;
+
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    let mut exceptions = system.exceptions(&payment.payment_id).await?;
+    exceptions.sort();
+    assert_eq!(exceptions, ["confirmation_mismatch", "returned_after_debit"]);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn i4_a_return_that_the_switch_confirms_charges_nobody() -> anyhow::Result<()> {
+    let system = System::start("confirmed-return", SystemOptions::default()).await?;
+    let payment = submitted(&system).await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.switch.finish_transfer(&payment.reference, "return").await?;
+    let success = TestCallback::success(&payment.reference, AMOUNT_MINOR);
+    assert_eq!(system.post_callback(&TestCallback { status: "RETURNED", ..success }).await?, 200);
+    system.wait_for_state(&payment.payment_id, "failed").await?;
+    assert_eq!(system.exceptions(&payment.payment_id).await?, [""; 0]);
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    assert_eq!(system.audit().await?.debited, 0);
     Ok(())
 }

@@ -251,18 +251,20 @@ impl Model {
         self.profile().confirms_by_query(self.payment().money)
     }
 
-    /// Whether the bank knows that the money came back. What a callback alone says of a settled transfer is no knowledge where a query must
-    /// confirm it: the transfer is debited, and the return corrected.
+    /// Whether the bank knows that the money came back. What a callback alone says is no knowledge where a query must confirm it: if the
+    /// answer says that the transfer settled, it is debited, and the return corrected.
     #[must_use]
     pub fn knows_of_return(&self, bank: &Bank) -> bool {
-        let is_unconfirmed = self.confirms_by_query() && bank.final_status == Some(FinalStatus::Settled);
-        bank.knows_of_return() && !is_unconfirmed
+        let is_confirmed = bank.final_status == Some(FinalStatus::Returned) || bank.returned_unexpectedly;
+        bank.knows_of_return() && (is_confirmed || !self.confirms_by_query())
     }
 
-    /// Whether the waiting payment polls the switch: one that does not call back, or whose SUCCESS a query must confirm.
+    /// Whether the waiting payment polls the switch: one that does not call back, or whose callbacks a query must confirm, once there is
+    /// one, and always while the payment awaits an operator.
     #[must_use]
-    pub fn is_polled(&self, bank: &Bank) -> bool {
-        self.profile().must_be_polled() || self.confirms_by_query() && bank.success_stored
+    pub fn is_polled(&self, bank: &Bank, wait: &PortCall) -> bool {
+        let awaits_answer = bank.report_to_confirm || *wait == PortCall::WaitUntilEvent;
+        self.profile().must_be_polled() || self.confirms_by_query() && awaits_answer
     }
 
     /// Whether an attempt's next call sends the transfer, for the first time or as a repeat.

@@ -40,8 +40,9 @@ pub(crate) struct LockedPayment {
     pub(crate) workflow_id: String,
     /// Position of the payment in its distributed trace.
     pub(crate) trace_parent: Option<String>,
-    /// Whether a FAILURE of the payment's own switch is stored.
-    pub(crate) failure_reported: bool,
+    /// Whether a callback of the payment's own switch is stored that contradicts a SUCCESS: a FAILURE, or one that a query must confirm
+    /// and that has another amount.
+    pub(crate) success_contradicted: bool,
     /// Whether an operator decision is proposed or confirmed, and has no outcome.
     pub(crate) decision_open: bool,
     pub(crate) facts: Facts,
@@ -129,7 +130,9 @@ struct LockedPaymentRow {
     workflow_id: String,
     trace_parent: Option<String>,
     failure_reported: bool,
-    success_reported: bool,
+    money_reported: bool,
+    return_reported: bool,
+    other_amount_reported: bool,
     decision_open: bool,
     hold: Option<String>,
     hold_matches: Option<bool>,
@@ -220,7 +223,8 @@ async fn read_locked(
                   coalesce(p.restore_due_at <= clock_timestamp(), false) AS "restore_is_due!",
                   h.borne_by_bank_since IS NOT NULL AS "restored!", p.has_unbooked_return AS "has_unbooked_return!",
                   p.workflow_id AS "workflow_id!", p.trace_parent,
-                  reported.failure AS "failure_reported!", reported.success AS "success_reported!",
+                  reported.failure AS "failure_reported!", reported.money AS "money_reported!",
+                  reported.returned AS "return_reported!", reported.other_amount AS "other_amount_reported!",
                   EXISTS (SELECT FROM decisions d WHERE d.payment_id = p.payment_id AND d.status IN ('proposed', 'confirmed'))
                       AS "decision_open!",
                   h.status AS "hold?",
@@ -249,8 +253,10 @@ async fn read_locked(
            LEFT JOIN LATERAL (SELECT * FROM holds WHERE payment_id = k.payment_id LIMIT 1) h ON true
            CROSS JOIN LATERAL (
                SELECT coalesce(bool_or(status = 'FAILURE'), false) AS failure,
-                      coalesce(bool_or(status = 'SUCCESS' AND (amount_minor, currency) = (p.amount_minor, p.currency)), false)
-                          AS success
+                      coalesce(bool_or(status IN ('SUCCESS', 'RETURNED')), false) AS money,
+                      coalesce(bool_or(status = 'RETURNED'), false) AS returned,
+                      coalesce(bool_or(status IN ('SUCCESS', 'RETURNED')
+                                       AND (amount_minor, currency) <> (p.amount_minor, p.currency)), false) AS other_amount
                FROM switch_callbacks WHERE payment_id = k.payment_id AND switch = p.switch) reported
            LEFT JOIN LATERAL (SELECT * FROM operations WHERE operation_key = k.reserve_key LIMIT 1) reserve ON true
            LEFT JOIN LATERAL (SELECT * FROM operations WHERE operation_key = k.debit_key AND outcome = 'refused' LIMIT 1) debit ON true
@@ -280,7 +286,8 @@ impl LockedPaymentRow {
             .map_err(|_| unreadable("amount_minor", &format!("{} {}", self.amount_minor, self.currency)))?;
         let source_account = AccountId::new(self.source_account.as_str())
             .map_err(|_| unreadable("source_account", &self.source_account))?;
-        let facts = self.facts(self.success_reported && profile.confirms_by_query(money), unreadable)?;
+        let must_confirm = profile.confirms_by_query(money);
+        let facts = self.facts(must_confirm, unreadable)?;
         // Pairs with the journal entry of steps/reserve.rs, from which the database opens the hold.
         let contradiction = if self.hold_matches == Some(false) {
             Some("the hold differs from the payment")
@@ -307,16 +314,17 @@ impl LockedPaymentRow {
             restore_is_due: self.restore_is_due,
             workflow_id: self.workflow_id,
             trace_parent: self.trace_parent,
-            failure_reported: self.failure_reported,
+            success_contradicted: self.failure_reported || must_confirm && self.other_amount_reported,
             decision_open: self.decision_open,
             facts,
             contradiction,
         })
     }
 
+    /// The facts. `must_confirm`: a query must confirm a callback about the payment.
     fn facts(
         &self,
-        success_to_confirm: bool,
+        must_confirm: bool,
         unreadable: impl Fn(&'static str, &str) -> LedgerError,
     ) -> Result<Facts, LedgerError> {
         let state = PaymentState::parse(&self.state).ok_or_else(|| unreadable("state", &self.state))?;
@@ -352,7 +360,8 @@ impl LockedPaymentRow {
             confirmation_mismatch: self.confirmation_mismatch,
             reported_without_attempt: self.reported_without_attempt,
             returned_without_attempt: self.returned_without_attempt,
-            success_to_confirm,
+            report_to_confirm: must_confirm && self.money_reported,
+            return_to_confirm: must_confirm && self.return_reported,
             debit_refused: self.debit_reason.clone(),
             recall: self.recall_record(),
             cancel_requested: self.cancel_requested,

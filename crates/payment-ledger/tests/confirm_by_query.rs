@@ -8,8 +8,9 @@ use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::SwitchProfile;
 use payment_protocol::cancel::VoidReason;
-use payment_protocol::cause::Cause;
-use payment_protocol::port::DebitOutcome;
+use payment_protocol::cause::{Cause, OperatorReason};
+use payment_protocol::facts::FinalStatus;
+use payment_protocol::port::{DebitOutcome, NeedsOperatorOutcome};
 use payment_protocol::profile::ConfirmByQuery;
 use payment_protocol::reject::RejectMeaning;
 use payment_protocol::rules::FinalStatusRuling;
@@ -124,22 +125,105 @@ async fn i4_a_final_reject_or_a_return_by_callback_releases_nothing_by_itself(po
     assert_eq!(final_status(&bank, &rejected).await, "none");
 
     let came_back = sent(&bank, ConfirmByQuery::Always, "came back").await;
-    store(&bank, &returned(&came_back, "e-2")).await;
+    assert!(
+        store(&bank, &returned(&came_back, "e-2")).await,
+        "the workflow is notified, and asks the switch"
+    );
     assert_eq!(final_status(&bank, &came_back).await, "none");
-    assert_eq!(exceptions(&bank, &came_back).await, ["settled_without_attempt"]);
+    assert_eq!(bank.debit(&came_back).await, DebitOutcome::NotConfirmed);
+    let recorded =
+        bank.ledger.record_returned(&came_back.id, &report(&came_back), FinalStatusSource::Query).await;
+    assert_eq!(recorded.unwrap(), FinalStatusRuling::First);
+    assert_eq!(bank.debit(&came_back).await, DebitOutcome::Returned);
+    bank.ledger.release(&came_back.id, &Cause::Returned).await.unwrap();
+    assert_eq!(
+        (bank.hold(&came_back).await.as_str(), exceptions(&bank, &came_back).await.len()),
+        ("released", 0)
+    );
 
     // The settlement is recorded, and the debit refused: the hold is still open, and a callback does not release it.
     let settled = sent(&bank, ConfirmByQuery::Always, "settled").await;
     bank.ledger.record_settled(&settled.id, &report(&settled), FinalStatusSource::Query).await.unwrap();
-    store(&bank, &returned(&settled, "e-3")).await;
+    assert!(store(&bank, &returned(&settled, "e-3")).await, "the workflow is notified, and asks the switch");
     assert_eq!(final_status(&bank, &settled).await, "settled by query");
     assert_eq!(bank.debit(&settled).await, DebitOutcome::Done);
-    assert_eq!(exceptions(&bank, &settled).await, ["settled_without_attempt", "returned_after_debit"]);
+    assert_eq!(exceptions(&bank, &settled).await, ["returned_after_debit"]);
 
     let believed = sent(&bank, ConfirmByQuery::Never, "believed").await;
     store(&bank, &reject(&believed)).await;
     assert_eq!(final_status(&bank, &believed).await, "void by reject");
     bank.audit().await;
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn untrue_callbacks_do_not_keep_the_switchs_answer_from_the_payment(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = sent(&bank, ConfirmByQuery::Always, "k").await;
+    let other_amount = |event: &str| Callback { amount_minor: AMOUNT_MINOR + 1, ..success(&p, event) };
+    assert!(store(&bank, &other_amount("e-1")).await, "the workflow is notified, and asks the switch");
+    assert!(store(&bank, &returned(&p, "e-2")).await, "so it is by the first return");
+    // However many there are, the payment asks until the switch answers: the workflow's history does not grow with them.
+    for event in ["e-3", "e-4"] {
+        assert!(!store(&bank, &other_amount(event)).await);
+        assert!(!store(&bank, &success(&p, &format!("{event}-true"))).await);
+        assert!(!store(&bank, &returned(&p, &format!("{event}-returned"))).await);
+    }
+    assert_eq!(bank.debit(&p).await, DebitOutcome::NotConfirmed);
+    assert_eq!(exceptions(&bank, &p).await, [""; 0], "the switch has not answered yet");
+
+    assert_eq!(bank.ledger.debit_confirmed(&p.id, &report(&p)).await.unwrap(), DebitOutcome::Done);
+    assert_eq!(bank.hold(&p).await, "debited");
+    // Each callback that the answer contradicts is listed; the return is one exception, however often it was reported.
+    let mut kinds = exceptions(&bank, &p).await;
+    kinds.sort();
+    assert_eq!(kinds, [["confirmation_mismatch"; 3].as_slice(), &["returned_after_debit"]].concat());
+    bank.audit().await;
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn operators_who_are_called_learn_of_a_callback_that_no_answer_confirms(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = sent(&bank, ConfirmByQuery::Always, "k").await;
+    store(&bank, &success(&p, "e-1")).await;
+    for _ in 0..2 {
+        let called = bank.ledger.needs_operator(&p.id, OperatorReason::AcceptedThenUnknown).await.unwrap();
+        assert_eq!(
+            called,
+            NeedsOperatorOutcome::FinalStatus(FinalStatus::Settled),
+            "the debit asks the switch"
+        );
+    }
+    assert_eq!(exceptions(&bank, &p).await, ["accepted_then_unknown", "contradictory_final_status"]);
+    let lines = format!(
+        "SELECT detail FROM timeline WHERE payment_id = '{}' AND detail LIKE '%does not confirm it yet'",
+        p.id
+    );
+    assert_eq!(bank.words(&lines).await.len(), 0);
+    assert_eq!(bank.debit(&p).await, DebitOutcome::NotConfirmed);
+    assert_eq!(bank.words(&lines).await.len(), 1, "the timeline shows that the switch did not confirm it");
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_payment_that_awaits_its_debit_counts_against_the_in_flight_limit(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let reported = sent(&bank, ConfirmByQuery::Always, "reported").await;
+    bank.ledger.record_transfer_found(&reported.id).await.unwrap();
+    let waiting = bank.payment_at(Stage::Accepted, "waiting").await;
+    let claimed = async |lease_ms| {
+        let claimed = bank.ledger.claim_accepted(10, lease_ms, 1).await.unwrap();
+        claimed.iter().any(|startable| startable.payment.payment_id == waiting.id)
+    };
+    assert!(claimed(0).await, "a submitted payment waits for its confirmation, and holds up no start");
+    assert!(store(&bank, &success(&reported, "e-1")).await);
+    assert!(!claimed(0).await, "its debit comes first");
+    bank.sql("UPDATE payments SET success_reported_at = success_reported_at - interval '1 minute'").await;
+    assert!(claimed(0).await, "one that waits for the switch's answer holds up no start");
+    bank.sql("UPDATE payments SET success_reported_at = success_reported_at + interval '1 minute'").await;
+    assert_eq!(
+        bank.ledger.debit_confirmed(&reported.id, &report(&reported)).await.unwrap(),
+        DebitOutcome::Done
+    );
+    assert!(claimed(0).await);
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]

@@ -222,6 +222,12 @@ impl OperatorReason {
             | Self::SettledWithoutAttempt => false,
         }
     }
+
+    /// Whether a return can still move the payment. If false, only an operator's retry does.
+    #[must_use]
+    pub fn follows_return(self) -> bool {
+        self != Self::CompensationFailed
+    }
 }
 
 /// The error of a payment that did not settle.

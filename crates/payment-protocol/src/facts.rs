@@ -86,9 +86,11 @@ pub struct Facts {
     pub reported_without_attempt: bool,
     /// Whether such a report was of a return: an answer that says settled may then be older than the return.
     pub returned_without_attempt: bool,
-    /// Whether a callback says that the transfer settled with this amount, and the profile requires that a query confirms it
-    /// ([`crate::profile::ConfirmByQuery`]).
-    pub success_to_confirm: bool,
+    /// Whether a callback says that the transfer settled or came back, and the profile requires that a query confirms it
+    /// ([`crate::profile::ConfirmByQuery`]). The amount may differ from the payment's.
+    pub report_to_confirm: bool,
+    /// Whether such a callback says that it came back.
+    pub return_to_confirm: bool,
     /// The ledger refused the debit permanently, for this reason.
     pub debit_refused: Option<String>,
     /// The outcome recorded under recall's key.
@@ -123,7 +125,8 @@ impl Facts {
             confirmation_mismatch: false,
             reported_without_attempt: false,
             returned_without_attempt: false,
-            success_to_confirm: false,
+            report_to_confirm: false,
+            return_to_confirm: false,
             debit_refused: None,
             recall: None,
             cancel_requested: false,

@@ -1,9 +1,10 @@
-//! One poll of a switch that does not call back: a query, or a reading of its statement.
+//! One poll of a switch that does not call back, or whose callbacks a query must confirm: a query, or a reading of its statement.
 //!
 //! Runs once per poll while the payment waits for its confirmation; the caller repeats it. A poll concludes no
 //! more than a callback would: a FAILURE only leads to a cancel, unless the profile says that this reject is final.
 
 use crate::cancel::{CancelPort, VoidReason};
+use crate::cause::OperatorReason;
 use crate::look::look;
 use crate::payment::Payment;
 use crate::port::WaitOutcome;
@@ -33,20 +34,42 @@ pub enum PollOutcome {
     },
 }
 
-impl PollOutcome {
-    /// What the waiting workflow receives; `None` if the poll is to be repeated. `needs_operator`: the payment waits for an operator, and
-    /// gains nothing from a FAILURE, or from a SUCCESS that is recorded as an exception.
+/// The answers that move a waiting payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// The payment awaits its confirmation: each report.
+    Confirmation,
+    /// The payment awaits an operator, and follows the switch ([`OperatorReason::follows_switch`]): not a FAILURE, and not a SUCCESS that is
+    /// recorded as an exception.
+    FinalStatus,
+    /// The payment awaits an operator, and its SUCCESS is known: a return alone.
+    Return,
+}
+
+impl Awaited {
+    /// What a payment awaits while it needs an operator for `reason`.
     #[must_use]
-    pub fn wait_outcome(&self, needs_operator: bool) -> Option<WaitOutcome> {
-        match self {
-            Self::SuccessReported => Some(WaitOutcome::SuccessReported),
-            Self::ReturnReported => Some(WaitOutcome::FinalStatusRecorded),
-            // The debit says that it differs, and calls an operator.
-            Self::Differs if !needs_operator => Some(WaitOutcome::SuccessReported),
-            Self::FailureReported { reason } if !needs_operator => {
+    pub fn with_operator(reason: OperatorReason) -> Self {
+        if reason.follows_switch() { Self::FinalStatus } else { Self::Return }
+    }
+}
+
+impl PollOutcome {
+    /// What the waiting workflow receives; `None` if the poll is to be repeated.
+    #[must_use]
+    pub fn wait_outcome(&self, awaited: Awaited) -> Option<WaitOutcome> {
+        match (self, awaited) {
+            (Self::ReturnReported, _) => Some(WaitOutcome::FinalStatusRecorded),
+            // If the report differs, the debit says so, and calls an operator.
+            (Self::SuccessReported, Awaited::Confirmation | Awaited::FinalStatus)
+            | (Self::Differs, Awaited::Confirmation) => Some(WaitOutcome::SuccessReported),
+            (Self::FailureReported { reason }, Awaited::Confirmation) => {
                 Some(WaitOutcome::FailureReported { reason: reason.clone() })
             }
-            Self::Differs | Self::FailureReported { .. } | Self::Retry { .. } => None,
+            (
+                Self::SuccessReported | Self::Differs | Self::FailureReported { .. } | Self::Retry { .. },
+                _,
+            ) => None,
         }
     }
 }

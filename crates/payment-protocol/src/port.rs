@@ -161,8 +161,8 @@ pub enum FenceOutcome {
 pub enum NeedsOperatorOutcome {
     /// Recorded: the payment awaits an operator.
     AwaitsOperator,
-    /// Recorded, and a definite answer of the switch was recorded before; or a callback said that the transfer settled, which the debit
-    /// asks the switch to confirm.
+    /// Recorded, and a definite answer of the switch was recorded before; or a callback said that the money left, which the debit asks the
+    /// switch to confirm.
     FinalStatus(FinalStatus),
     /// The payment has ended.
     Ended(FinalState),

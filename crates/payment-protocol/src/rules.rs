@@ -209,27 +209,19 @@ pub fn settled_report(
     money_report(facts, expected, report, answers_us, FinalStatus::Settled)
 }
 
-/// Rules on a report that the money came back; see [`settled_report`]. Where a query must confirm a callback, one moves nothing of an
-/// open payment: it counts as one that nobody expected. The switch is asked when the payment is compensated; if it is debited first,
-/// operators credit what came back.
+/// Rules on a report that the money came back; see [`settled_report`].
 #[must_use]
 pub fn returned_report(
     facts: &Facts,
-    profile: &SwitchProfile,
     expected: &ExpectedTransfer,
     report: &SettledReport,
     answers_us: bool,
 ) -> FinalStatusRuling {
-    let moves_nothing =
-        !answers_us && facts.state.end().is_none() && profile.confirms_by_query(expected.money);
-    match money_report(facts, expected, report, answers_us, FinalStatus::Returned) {
-        FinalStatusRuling::First if moves_nothing => FinalStatusRuling::NoAttempt,
-        ruling => ruling,
-    }
+    money_report(facts, expected, report, answers_us, FinalStatus::Returned)
 }
 
-/// Whether a callback with SUCCESS would be the first definite report and must be confirmed by a query: it is stored and delivered, and
-/// the debit that follows begins with the query.
+/// Whether a callback with SUCCESS, of whatever amount, would be the first definite report and must be confirmed by a query: it is
+/// stored and delivered, and the debit that follows begins with the query.
 #[must_use]
 pub fn is_unconfirmed_success(
     facts: &Facts,
@@ -239,7 +231,42 @@ pub fn is_unconfirmed_success(
 ) -> bool {
     let answers_us = false;
     needs_query(facts, profile, expected.money)
-        && settled_report(facts, expected, report, answers_us) == FinalStatusRuling::First
+        && concerns_the_transfer(settled_report(facts, expected, report, answers_us))
+}
+
+/// Whether a callback with RETURNED, of whatever amount, would change an open payment and must be confirmed by a query: it is stored and
+/// delivered, and the payment asks the switch. If an answer that says settled is recorded first, the payment is debited, and operators
+/// credit what came back.
+#[must_use]
+pub fn is_unconfirmed_return(
+    facts: &Facts,
+    profile: &SwitchProfile,
+    expected: &ExpectedTransfer,
+    report: &SettledReport,
+) -> bool {
+    let answers_us = false;
+    facts.state.end().is_none()
+        && profile.confirms_by_query(expected.money)
+        && concerns_the_transfer(returned_report(facts, expected, report, answers_us))
+}
+
+/// Whether the workflow of an open payment receives an unconfirmed callback. It asks the switch until it answers, so that one of each kind is enough: a
+/// flood of them gives the payment no more to do.
+#[must_use]
+pub fn delivers_unconfirmed(facts: &Facts, reported: FinalStatus) -> bool {
+    match reported {
+        FinalStatus::Returned => !facts.return_to_confirm,
+        FinalStatus::Settled | FinalStatus::Void => !facts.report_to_confirm,
+    }
+}
+
+/// Whether the report is of the payment's own switch, about a transfer that is on record, and new.
+fn concerns_the_transfer(ruling: FinalStatusRuling) -> bool {
+    match ruling {
+        FinalStatusRuling::First => true,
+        FinalStatusRuling::Differs(difference) => difference != Difference::Switch,
+        FinalStatusRuling::Same | FinalStatusRuling::NoAttempt | FinalStatusRuling::Contradicts => false,
+    }
 }
 
 /// As [`final_reject`], in a callback about an amount: not believed where a query must confirm it.
@@ -292,15 +319,14 @@ pub fn has_left(facts: &Facts) -> bool {
 /// operators.
 #[must_use]
 pub fn has_doubtful_success(facts: &Facts) -> bool {
-    facts.confirmation_mismatch || has_unconfirmed_success(facts) || is_reported_unexpectedly(facts)
+    facts.confirmation_mismatch || has_unconfirmed_report(facts) || is_reported_unexpectedly(facts)
 }
 
-/// Whether a callback said that the transfer settled, and the switch has neither confirmed nor denied it. One that came before its
-/// attempt was recorded has an exception of its own.
+/// Whether a callback said that the transfer settled, or that it came back, and the switch has neither confirmed nor denied it. One that
+/// came before its attempt was recorded has an exception of its own.
 #[must_use]
-pub fn has_unconfirmed_success(facts: &Facts) -> bool {
-    let had_attempt = !facts.reported_without_attempt || facts.returned_without_attempt;
-    facts.success_to_confirm && had_attempt && is_undecided(facts)
+pub fn has_unconfirmed_report(facts: &Facts) -> bool {
+    facts.report_to_confirm && !facts.reported_without_attempt && is_undecided(facts)
 }
 
 /// Whether the switch must answer a query before the payment's money moves: nothing definite is recorded, and the profile does not
@@ -310,11 +336,11 @@ pub fn needs_query(facts: &Facts, profile: &SwitchProfile, money: Money) -> bool
     is_undecided(facts) && profile.confirms_by_query(money)
 }
 
-/// What the switch has said of a payment that needs an operator: its definite answer, or a callback that said that the transfer settled,
-/// which the debit asks the switch to confirm. `None` if it has said neither.
+/// What the switch has said of a payment that needs an operator: its definite answer, or a callback that said that the money left, which
+/// the debit asks the switch to confirm. `None` if it has said neither.
 #[must_use]
 pub fn reported(facts: &Facts) -> Option<FinalStatus> {
-    facts.final_status.or(has_unconfirmed_success(facts).then_some(FinalStatus::Settled))
+    facts.final_status.or(has_unconfirmed_report(facts).then_some(FinalStatus::Settled))
 }
 
 /// Whether the payment is open, and no definite answer of the switch is recorded.

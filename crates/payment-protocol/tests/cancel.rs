@@ -12,7 +12,7 @@ use payment_protocol::cancel::{
 };
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::keys::{self, CompensationKey, Reference};
-use payment_protocol::poll::{PollOutcome, poll};
+use payment_protocol::poll::{Awaited, PollOutcome, poll};
 use payment_protocol::port::WaitOutcome;
 use payment_protocol::reject::{Reject, RejectMeaning};
 use payment_protocol::report::{Difference, SettledReport};
@@ -662,8 +662,11 @@ fn a_poll_wakes_the_workflow_only_for_what_changes_the_payment() {
     for (n, (query, ruling, polled, within_sla, with_operator)) in table.into_iter().enumerate() {
         let port = ScriptedPort { ruling, ..ScriptedPort::new(no_answer(), query, Clock::Past) };
         let outcome = block_on(poll(&port, &paid)).unwrap();
-        assert_eq!(outcome.wait_outcome(false), within_sla, "row {n}");
-        assert_eq!(outcome.wait_outcome(true), with_operator, "row {n}");
+        assert_eq!(outcome.wait_outcome(Awaited::Confirmation), within_sla, "row {n}");
+        assert_eq!(outcome.wait_outcome(Awaited::FinalStatus), with_operator, "row {n}");
+        // A payment whose SUCCESS is known gains nothing from another one.
+        let only_return = with_operator.filter(|event| *event == WaitOutcome::FinalStatusRecorded);
+        assert_eq!(outcome.wait_outcome(Awaited::Return), only_return, "row {n}");
         match polled {
             Some(polled) => assert_eq!(outcome, polled, "row {n}"),
             None => assert!(matches!(outcome, PollOutcome::Retry { .. }), "row {n}: {outcome:?}"),

@@ -353,7 +353,7 @@ fn a_success_is_compared_by_switch_then_attempt_then_order_fields() {
         let ruled = rules::settled_report(&reported(final_status), &expected, &report(), answers_us);
         assert_eq!(ruled, ruling, "{final_status:?} {answers_us}");
     }
-    assert_eq!(rules::returned_report(&reported(None), &full_profile(), &expected, &report(), false), First);
+    assert_eq!(rules::returned_report(&reported(None), &expected, &report(), false), First);
     // The earlier report was of a return: an answer that says settled may have been under way when it came.
     let returned_first = |attempts, final_status| Facts {
         returned_without_attempt: true,
@@ -367,13 +367,7 @@ fn a_success_is_compared_by_switch_then_attempt_then_order_fields() {
             assert_eq!(rules::settled_report(&facts, &expected, &report(), answers_us), NoAttempt);
         }
         assert_eq!(
-            rules::returned_report(
-                &returned_first(attempts, None),
-                &full_profile(),
-                &expected,
-                &report(),
-                true
-            ),
+            rules::returned_report(&returned_first(attempts, None), &expected, &report(), true),
             First
         );
         assert_eq!(
@@ -383,12 +377,12 @@ fn a_success_is_compared_by_switch_then_attempt_then_order_fields() {
     }
     // An answer to us was recorded: what is reported afterwards is of this transfer, although its attempt has no record.
     let answered = Facts { attempts_uncertain: true, ..facts(0, settled) };
-    assert_eq!(rules::returned_report(&answered, &full_profile(), &expected, &report(), false), First);
+    assert_eq!(rules::returned_report(&answered, &expected, &report(), false), First);
     assert_eq!(rules::settled_report(&answered, &expected, &report(), false), Same);
     // A refused payment whose lost attempt is recorded again: the money left, and the payment stays ended.
     let refused = Facts { state: PaymentState::Rejected, ..facts(1, None) };
     assert_eq!(rules::settled_report(&refused, &expected, &report(), true), Contradicts);
-    assert_eq!(rules::returned_report(&refused, &full_profile(), &expected, &report(), true), First);
+    assert_eq!(rules::returned_report(&refused, &expected, &report(), true), First);
     for (final_status, ruling) in [(None, First), (void, Same), (settled, Contradicts)] {
         assert_eq!(rules::void_report(&facts(1, final_status)), ruling);
     }

@@ -265,7 +265,7 @@ impl SwitchOptions {
         });
         let mut profile: SwitchProfile =
             read.map_err(|error: serde_json::Error| malformed(error.to_string()))?;
-        if !chooses_confirmation && profile.has_callback && profile.can_confirm_by_query() {
+        if !chooses_confirmation && profile.can_confirm_by_query() {
             profile.confirm_by_query = ConfirmByQuery::Always;
         }
         match unknown {

@@ -19,13 +19,13 @@ pub(super) fn exception_alert(kind: ExceptionKind) -> Alert {
         },
         ExceptionKind::ContradictoryFinalStatus => Texts {
             severity: Critical,
-            summary: "A switch reported one transfer both as settled and as void",
-            description: "The bank may bear a transfer that left, or the customer may be charged for one that did not. Find the payment with `payctl exceptions` and ask the switch's operators which status is true.",
+            summary: "A switch reported one transfer both as settled and as void, or does not confirm its own callback",
+            description: "The bank may bear a transfer that left, or the customer may be charged for one that did not. Find the payment with `payctl exceptions` and ask the switch's operators which status is true. If they did not send the callback, somebody else signs with the switch's callback secret: replace it.",
         },
         ExceptionKind::ReturnedAfterDebit => Texts {
             severity: Critical,
-            summary: "The money of a settled payment came back after the customer was debited",
-            description: "The customer was charged for a transfer that the receiving bank returned: the money is on the bank's account at the switch. Find the payment with `payctl exceptions`, then propose `payctl decide return-credit`.",
+            summary: "The money of a settled payment came back after the customer was debited, or a callback says so",
+            description: "The customer was charged for a transfer that the receiving bank returned: the money is on the bank's account at the switch. Find the payment with `payctl exceptions`, see whether the money is there, then propose `payctl decide return-credit`.",
         },
         ExceptionKind::ReturnDiffers => Texts {
             severity: Critical,

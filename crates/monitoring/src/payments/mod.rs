@@ -186,18 +186,22 @@ fn reason_alert(reason: OperatorReason) -> Alert {
         ),
         OperatorReason::RecallRefused => (Warning, "its switch refused to return the money", MONEY_LEFT),
         OperatorReason::RecallUnsupported => (Warning, "its switch cannot return the money", MONEY_LEFT),
-        OperatorReason::ConfirmationMismatch => {
-            (Warning, "its switch confirmed data that differ from the payment", HELD)
-        }
+        OperatorReason::ConfirmationMismatch => (
+            Warning,
+            "its switch reported data that differ from the payment, or contradict its statement",
+            HELD,
+        ),
         OperatorReason::SwitchRetentionExpired => {
             (Warning, "the switch's retention of its reference has expired", HELD)
         }
         OperatorReason::NotFoundIsInconclusive => {
             (Warning, "its switch does not find the transfer, which is inconclusive", HELD)
         }
-        OperatorReason::AcceptedThenUnknown => {
-            (Critical, "its switch accepted the transfer and says now that it does not know it", HELD)
-        }
+        OperatorReason::AcceptedThenUnknown => (
+            Critical,
+            "its switch accepted or confirmed the transfer and says now that it does not know it",
+            HELD,
+        ),
         OperatorReason::AmbiguousTransfer => {
             (Warning, "its switch lists several transfers that may be the payment's", HELD)
         }

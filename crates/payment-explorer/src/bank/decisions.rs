@@ -41,7 +41,7 @@ impl Bank {
         if ruling == DebitByDecisionRuling::Charge {
             if self.final_status.is_none() {
                 self.final_status = Some(FinalStatus::Settled);
-                self.open_exception_for_earlier_failure();
+                self.open_exceptions_for_callbacks();
             }
             self.close_decision(id, DecisionOutcome::Settled);
             match self.hold {
@@ -78,7 +78,7 @@ impl Bank {
         let first = rules::first_cause(&facts, &Cause::ReleasedByDecision);
         let ruling = rules::release_by_decision(&facts);
         if ruling == ReleaseByDecisionRuling::Release {
-            self.deny_unconfirmed_success();
+            self.deny_unconfirmed_report();
             self.final_status.get_or_insert(FinalStatus::Void);
             self.close_decision(id, DecisionOutcome::Released(first.clone()));
             self.release_or_fence(&first);

@@ -115,8 +115,12 @@ pub struct Bank {
     pub failure_stored: bool,
     /// Whether a SUCCESS of the payment's own switch for this payment is stored.
     pub success_stored: bool,
-    /// Whether a callback with SUCCESS is stored that a query must confirm.
-    pub success_to_confirm: bool,
+    /// Whether a callback is stored that says that the money left, and that a query must confirm.
+    pub report_to_confirm: bool,
+    /// Whether such a callback has another amount than the payment.
+    pub other_amount_to_confirm: bool,
+    /// Whether such a callback says that the money came back.
+    pub return_to_confirm: bool,
     /// Whether a RETURNED of the payment's own switch for this payment is stored.
     pub return_stored: bool,
     /// Whether the switch reported a return for which no attempt was recorded.
@@ -169,7 +173,9 @@ impl Bank {
             cancel_requested: false,
             failure_stored: false,
             success_stored: false,
-            success_to_confirm: false,
+            report_to_confirm: false,
+            other_amount_to_confirm: false,
+            return_to_confirm: false,
             return_stored: false,
             returned_unexpectedly: false,
             operator_reason: None,
@@ -206,7 +212,8 @@ impl Bank {
             confirmation_mismatch: self.exceptions.contain(Exception::ConfirmationMismatch),
             reported_without_attempt: self.exceptions.contain(Exception::SettledWithoutAttempt),
             returned_without_attempt: self.returned_unexpectedly,
-            success_to_confirm: self.success_to_confirm,
+            report_to_confirm: self.report_to_confirm,
+            return_to_confirm: self.return_to_confirm,
             debit_refused: self.debit_refused.then(|| FROZEN.to_owned()),
             recall: self.recall,
             cancel_requested: self.cancel_requested,

@@ -49,9 +49,9 @@ impl Bank {
     }
 
     /// Books the return that was kept until a debit. Two that were each kept alone are together more than was charged. One that found no
-    /// attempt is for operators, who debited although it is on record.
+    /// attempt, or that no query confirmed, is for operators: the debit came although it is on record.
     pub(super) fn book_kept_return(&mut self) {
-        if self.returned_unexpectedly {
+        if self.returned_unexpectedly || self.return_to_confirm {
             self.open_exception(Exception::ReturnedAfterDebit);
         }
         if self.has_unbooked_return

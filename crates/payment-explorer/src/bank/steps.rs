@@ -225,6 +225,7 @@ impl Bank {
         if reason == OperatorReason::AcceptedThenUnknown {
             self.open_exception(Exception::AcceptedThenUnknown);
         }
+        self.deny_unconfirmed_report();
         self.state = PaymentState::NeedsOperator;
         rules::reported(&self.facts_now())
             .map_or(NeedsOperatorOutcome::AwaitsOperator, NeedsOperatorOutcome::FinalStatus)

@@ -82,7 +82,7 @@ impl Bank {
     fn write_void(&mut self, ruling: FinalStatusRuling) {
         match ruling {
             FinalStatusRuling::First => {
-                self.deny_unconfirmed_success();
+                self.deny_unconfirmed_report();
                 self.final_status = Some(FinalStatus::Void);
             }
             FinalStatusRuling::Contradicts => self.open_exception(Exception::ContradictoryFinalStatus),
@@ -90,9 +90,9 @@ impl Bank {
         }
     }
 
-    /// What happens now contradicts a callback with SUCCESS that no query confirmed.
-    pub(super) fn deny_unconfirmed_success(&mut self) {
-        if rules::has_unconfirmed_success(&self.facts_now()) {
+    /// What happens now contradicts a callback that no query confirmed, or operators must know of it.
+    pub(super) fn deny_unconfirmed_report(&mut self) {
+        if rules::has_unconfirmed_report(&self.facts_now()) {
             self.open_exception(Exception::ContradictoryFinalStatus);
         }
     }
@@ -193,7 +193,7 @@ impl Bank {
             FinalStatusRuling::First => {
                 self.final_status = Some(FinalStatus::Settled);
                 self.state = PaymentState::Confirmed;
-                self.open_exception_for_earlier_failure();
+                self.open_exceptions_for_callbacks();
             }
             FinalStatusRuling::Differs(Difference::Switch) => {
                 self.open_exception(Exception::CallbackFromOtherSwitch);
@@ -220,7 +220,7 @@ impl Bank {
         answers_us: bool,
     ) -> FinalStatusRuling {
         let (facts, expected) = (self.facts_now(), ExpectedTransfer::from(payment));
-        let ruling = rules::returned_report(&facts, &payment.profile, &expected, report, answers_us);
+        let ruling = rules::returned_report(&facts, &expected, report, answers_us);
         match ruling {
             FinalStatusRuling::Same | FinalStatusRuling::Contradicts => {}
             FinalStatusRuling::First => {
@@ -247,15 +247,19 @@ impl Bank {
         ruling
     }
 
-    pub(super) fn open_exception_for_earlier_failure(&mut self) {
+    /// Earlier callbacks contradict a SUCCESS.
+    pub(super) fn open_exceptions_for_callbacks(&mut self) {
         if self.failure_stored {
             self.open_exception(Exception::ContradictoryFinalStatus);
+        }
+        if self.other_amount_to_confirm {
+            self.open_exception(Exception::ConfirmationMismatch);
         }
     }
 
     /// Whether the switch accepted the transfer, or money of it came back.
     fn is_accepted(&self) -> bool {
-        self.accepted || self.has_unbooked_return || rules::has_unconfirmed_success(&self.facts_now())
+        self.accepted || self.has_unbooked_return || rules::has_unconfirmed_report(&self.facts_now())
     }
 
     /// Whether the row may be a second acceptance, under whose id the switch does not know the transfer.
@@ -281,12 +285,10 @@ impl Bank {
     pub fn store_success(&mut self, payment: &Payment, report: &SettledReport) -> bool {
         let open = !self.ended();
         let (facts, expected) = (self.facts_now(), ExpectedTransfer::from(payment));
-        self.success_to_confirm |= payment.profile.confirms_by_query(payment.money)
-            && report.switch == expected.switch
-            && report.amount_minor == payment.money.amount_minor();
+        self.store_to_confirm(payment, report);
         if rules::is_unconfirmed_success(&facts, &payment.profile, &expected, report) {
             self.success_stored = true;
-            return true;
+            return rules::delivers_unconfirmed(&facts, FinalStatus::Settled);
         }
         let ruling = self.write_settled(payment, report, false);
         if !matches!(ruling, FinalStatusRuling::Differs(Difference::Switch)) {
@@ -299,9 +301,24 @@ impl Bank {
         }
     }
 
+    /// Stores that a callback says that the money left; returns whether a query must confirm it.
+    fn store_to_confirm(&mut self, payment: &Payment, report: &SettledReport) -> bool {
+        let must_confirm =
+            payment.profile.confirms_by_query(payment.money) && report.switch == payment.profile.switch;
+        self.report_to_confirm |= must_confirm;
+        self.other_amount_to_confirm |= must_confirm && report.amount_minor != payment.money.amount_minor();
+        must_confirm
+    }
+
     /// Stores a callback with RETURNED. Returns whether the workflow must be signalled.
     pub fn store_returned(&mut self, payment: &Payment, report: &SettledReport) -> bool {
         let open = !self.ended();
+        let (facts, expected) = (self.facts_now(), ExpectedTransfer::from(payment));
+        self.return_to_confirm |= self.store_to_confirm(payment, report);
+        if rules::is_unconfirmed_return(&facts, &payment.profile, &expected, report) {
+            self.return_stored = true;
+            return rules::delivers_unconfirmed(&facts, FinalStatus::Returned);
+        }
         let ruling = self.write_returned(payment, report, false);
         // Another amount is an exception, and for operators.
         self.return_stored |= !matches!(ruling, FinalStatusRuling::Differs(_));

@@ -176,7 +176,7 @@ fn callbacks(list: &mut MoveList<'_>) {
     }
     let other_amount = SettledReport { amount_minor: 1, ..report.clone() };
     let other_switch = SettledReport { switch: model.other_switch.clone(), ..report.clone() };
-    if !bank.exceptions.contain(Exception::ConfirmationMismatch) {
+    if !bank.exceptions.contain(Exception::ConfirmationMismatch) && !bank.other_amount_to_confirm {
         list.switch_fault(
             |next| success(next, model, &other_amount),
             || "callback SUCCESS with another amount".into(),

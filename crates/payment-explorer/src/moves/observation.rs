@@ -94,7 +94,7 @@ impl Observation {
                 if *call == PortCall::WaitUntilEvent {
                     self.operator_reason = state.bank.operator_reason;
                 }
-                model.is_polled(&state.bank).then_some(Activity::Poll)
+                model.is_polled(&state.bank, call).then_some(Activity::Poll)
             }
             PortCall::Lock => {
                 (self.inbox, self.customer) = (true, true);

@@ -2,6 +2,7 @@
 
 use payment_protocol::cancel::CancelAttemptOutcome;
 use payment_protocol::decision::DecisionOutcome;
+use payment_protocol::poll::Awaited;
 use payment_protocol::port::{
     AccountLockOutcome, CancelOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
 };
@@ -131,7 +132,7 @@ fn wait(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCall) {
         let call_due = PortReply::Wait(WaitOutcome::OperatorCallDue);
         reply_early(list, call, call_due, false, "an operator is called again");
     }
-    if list.model.is_polled(&list.from.bank) {
+    if list.model.is_polled(&list.from.bank, call) {
         attempt(list, running, call, Activity::Poll);
     }
 }
@@ -343,6 +344,15 @@ pub(super) fn activity_name(activity: &Activity) -> &'static str {
     }
 }
 
+/// What the payment that waits by this call awaits.
+fn awaited(call: &PortCall, bank: &Bank) -> Awaited {
+    match (call, bank.operator_reason) {
+        (PortCall::WaitUntilEvent, Some(reason)) => Awaited::with_operator(reason),
+        (PortCall::WaitUntilEvent, None) => Awaited::FinalStatus,
+        _ => Awaited::Confirmation,
+    }
+}
+
 /// The workflow gets the outcome of an attempt; an undecided attempt is repeated instead.
 fn complete(model: &Model, next: &mut State, call: &PortCall, outcome: &AttemptOutcome) {
     let reply = match outcome {
@@ -364,7 +374,7 @@ fn complete(model: &Model, next: &mut State, call: &PortCall, outcome: &AttemptO
             PortReply::Cancel(CancelOutcome::Ended(*end))
         }
         AttemptOutcome::Recall(RecallAttemptOutcome::Decided(recalled)) => PortReply::Recall(*recalled),
-        AttemptOutcome::Poll(polled) => match polled.wait_outcome(*call != PortCall::WaitWithinSla) {
+        AttemptOutcome::Poll(polled) => match polled.wait_outcome(awaited(call, &next.bank)) {
             Some(outcome) => PortReply::Wait(outcome),
             None => {
                 next.current = None;

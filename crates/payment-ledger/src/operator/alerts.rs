@@ -10,6 +10,7 @@ use payment_protocol::rules;
 use postgres_kit::text::replace_nul;
 
 use crate::row_lock::lock_payment;
+use crate::switch::final_status::open_exception_for_unconfirmed_callback;
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, operator::decisions, writes};
 
@@ -41,9 +42,13 @@ impl Ledger {
         decisions::reopen_delivery(&mut tx, payment_id).await?;
         if reason == OperatorReason::AcceptedThenUnknown {
             let kind = ExceptionKind::AcceptedThenUnknown;
-            let detail = "the switch accepted the transfer, and says now that it does not know it";
+            let detail = "the switch accepted the transfer, or reported by a callback that it settled, and says now that it does not know it";
             tx.open_exception(Some(payment_id), kind, payment_id.as_str(), detail).await?;
         }
+        let detail = format!(
+            "a callback says that the money left, no answer of the switch confirms it, and the payment needs an operator: {reason}"
+        );
+        open_exception_for_unconfirmed_callback(&mut tx, &locked, &detail).await?;
         tx.commit().await?;
         self.alert(payment_id, AlertKind::NeedsOperator, reason.as_str()).await?;
         Ok(rules::reported(&locked.facts)

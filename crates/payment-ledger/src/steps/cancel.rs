@@ -201,5 +201,5 @@ pub(crate) async fn is_accepted(tx: &mut PgConnection, locked: &LockedPayment) -
     )
     .fetch_one(&mut *tx)
     .await?;
-    Ok(locked.facts.has_unbooked_return || rules::has_unconfirmed_success(&locked.facts) || is_answered)
+    Ok(locked.facts.has_unbooked_return || rules::has_unconfirmed_report(&locked.facts) || is_answered)
 }

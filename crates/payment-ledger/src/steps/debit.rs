@@ -88,7 +88,13 @@ impl Ledger {
             DebitRuling::Differs => DebitOutcome::Differs,
             DebitRuling::NotConfirmed => DebitOutcome::NotConfirmed,
         };
-        if confirmed.is_some() {
+        let is_unconfirmed =
+            outcome == DebitOutcome::NotConfirmed && rules::has_unconfirmed_report(&locked.facts);
+        if is_unconfirmed {
+            let line = "a callback says that the money left, and the switch's answer to the query does not confirm it yet";
+            writes::append_internal_timeline(&mut tx, payment_id, locked.facts.state, line).await?;
+        }
+        if is_unconfirmed || confirmed.is_some() {
             tx.commit().await?;
         }
         Ok(outcome)
@@ -286,13 +292,14 @@ impl GroupStep for DebitStep {
         if let Some(report) = &self.confirmed {
             let answers_us = true;
             let ruling = rules::settled_report(&facts, &locked.expected(), report, answers_us);
-            if ruling != FinalStatusRuling::First || locked.failure_reported {
+            if ruling != FinalStatusRuling::First || locked.success_contradicted {
                 return Ok(None);
             }
             facts.to_mut().final_status = Some(FinalStatus::Settled);
         }
         let is_plain = rules::debit(&facts) == DebitRuling::Debit
             && !facts.returned_without_attempt
+            && !facts.return_to_confirm
             && !facts.has_unbooked_return
             && !locked.needed_operator
             && !locked.decision_open;

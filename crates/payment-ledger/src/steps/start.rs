@@ -18,8 +18,8 @@ pub const START_REJECTIONS_MAX: i32 = 5;
 /// Time for which a payment that this version cannot parse is not claimed again, in milliseconds.
 const UNREADABLE_POSTPONED_MS: i64 = 60_000;
 
-/// How long a confirmed payment counts against the in-flight limit, in milliseconds. Its debit is the workers' next step; one that takes
-/// longer waits for something else, such as the answer to a recall, and must not hold up the starts.
+/// How long a payment counts against the in-flight limit after its SUCCESS, in milliseconds. Its debit is the workers' next step; one that
+/// takes longer waits for something else, such as the answer to a query or a recall, and must not hold up the starts.
 const CONFIRMED_IN_FLIGHT_MS: i64 = 10_000;
 
 /// A payment whose workflow is to be started.
@@ -61,8 +61,8 @@ struct ClaimedRow {
 
 impl Ledger {
     /// Leases at most `limit` accepted payments for `lease_ms`: the oldest of each switch, in turn if several switches have
-    /// some. `max_in_flight` payments of a switch are leased, started and not submitted yet, or confirmed a moment ago, at most: what the
-    /// workers have begun is done first.
+    /// some. `max_in_flight` payments of a switch are leased, started and not submitted yet, or were reported as settled a moment ago,
+    /// at most: what the workers have begun is done first.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -135,6 +135,10 @@ impl Ledger {
                              UNION ALL
                              (SELECT 1 FROM payments f WHERE f.switch = s.switch AND f.state = 'confirmed'
                                   AND f.updated_at > statement_timestamp() - $4 * interval '1 millisecond'
+                              LIMIT $3)
+                             UNION ALL
+                             (SELECT 1 FROM payments f WHERE f.switch = s.switch AND f.state = 'submitted'
+                                  AND f.success_reported_at > statement_timestamp() - $4 * interval '1 millisecond'
                               LIMIT $3)) AS counted) in_flight
                    CROSS JOIN LATERAL (
                        SELECT *

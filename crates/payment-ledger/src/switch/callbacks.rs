@@ -118,9 +118,22 @@ impl Callback {
     }
 }
 
-/// Whether a SUCCESS moves no money yet: the debit begins with a query. The callback itself is its record.
-fn is_unconfirmed(locked: &LockedPayment, report: &SettledReport) -> bool {
-    rules::is_unconfirmed_success(&locked.facts, &locked.profile, &locked.expected(), report)
+/// What a callback says that moves no money until a query confirms it; `None` if its ruling applies now. The callback itself is the record.
+fn unconfirmed(
+    locked: &LockedPayment,
+    status: CallbackStatus,
+    report: &SettledReport,
+) -> Option<FinalStatus> {
+    let (facts, profile, expected) = (&locked.facts, &locked.profile, locked.expected());
+    match status {
+        CallbackStatus::Success if rules::is_unconfirmed_success(facts, profile, &expected, report) => {
+            Some(FinalStatus::Settled)
+        }
+        CallbackStatus::Returned if rules::is_unconfirmed_return(facts, profile, &expected, report) => {
+            Some(FinalStatus::Returned)
+        }
+        CallbackStatus::Success | CallbackStatus::Returned | CallbackStatus::Failure => None,
+    }
 }
 
 /// What a SUCCESS that moves no money yet says about the money at the receiving bank.
@@ -151,14 +164,16 @@ impl GroupStep for SuccessStep {
         let is_plain = rules::settled_report(&locked.facts, &locked.expected(), &report, answers_us)
             == FinalStatusRuling::First
             && locked.facts.state.end().is_none()
+            && !locked.facts.report_to_confirm
             && !locked.needed_operator
-            && !locked.failure_reported;
+            && !locked.success_contradicted;
         if !is_plain {
             return Ok(None);
         }
         let callback = Some(self.callback.clone());
-        let changes = if is_unconfirmed(locked, &report) {
-            Changes { line: unconfirmed_line(self.callback.posting), callback, ..Changes::default() }
+        let changes = if unconfirmed(locked, self.callback.status, &report).is_some() {
+            let line = unconfirmed_line(self.callback.posting);
+            Changes { success_reported: true, line, callback, ..Changes::default() }
         } else {
             Changes {
                 state: Some(PaymentState::Confirmed),
@@ -323,11 +338,11 @@ async fn apply_callback(
     let open = locked.facts.state.end().is_none();
     if callback.status != CallbackStatus::Failure {
         let report = callback.report(locked);
-        if callback.status == CallbackStatus::Success && is_unconfirmed(locked, &report) {
+        if let Some(reported) = unconfirmed(locked, callback.status, &report) {
             if let Some(line) = unconfirmed_line(callback.posting) {
                 writes::append_timeline(tx, payment_id, locked.facts.state, &line).await?;
             }
-            return Ok(true);
+            return store_unconfirmed(tx, locked, reported).await;
         }
         let ruling = if callback.status == CallbackStatus::Returned {
             write_returned(tx, locked, &report, FinalStatusSource::Callback).await?
@@ -369,10 +384,30 @@ async fn apply_callback(
         None => false,
     };
     if open && !is_final {
-        let detail = format!("the switch reported a failure, which is not final: {reject}");
+        let detail =
+            format!("the switch reported a failure, which a cancel or a query must confirm: {reject}");
         writes::append_timeline(tx, payment_id, locked.facts.state, &detail).await?;
     }
     Ok(open)
+}
+
+/// Stores that the payment awaits the switch's answer about a callback; returns whether the workflow receives a message.
+async fn store_unconfirmed(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+    reported: FinalStatus,
+) -> Result<bool, LedgerError> {
+    let is_delivered = rules::delivers_unconfirmed(&locked.facts, reported);
+    if is_delivered {
+        sqlx::query!(
+            "UPDATE payments SET success_reported_at = coalesce(success_reported_at, clock_timestamp()), updated_at = clock_timestamp()
+             WHERE payment_id = $1",
+            locked.payment_id.as_str(),
+        )
+        .execute(tx)
+        .await?;
+    }
+    Ok(is_delivered)
 }
 
 async fn insert_message(

@@ -136,7 +136,7 @@ async fn write_void(
         FinalStatusRuling::First => {
             write_and_wake_workflow(tx, locked, FinalStatus::Void, source).await?;
             writes::append_timeline(tx, payment_id, locked.facts.state, event).await?;
-            open_exception_for_unconfirmed_success(tx, locked, event).await
+            open_exception_for_denied_callback(tx, locked, event).await
         }
         FinalStatusRuling::Contradicts => {
             let origin = format!("{payment_id}:{source}");
@@ -192,7 +192,7 @@ pub(crate) async fn write_settled(
             write_and_wake_workflow(tx, locked, FinalStatus::Settled, source.as_str()).await?;
             let detail = settled_line(source, posting);
             writes::move_to_state(tx, payment_id, PaymentState::Confirmed, &detail).await?;
-            return open_exceptions_for_failures(tx, locked).await.map(|()| ruling);
+            return open_exceptions_for_callbacks(tx, locked).await.map(|()| ruling);
         }
         FinalStatusRuling::Differs(Difference::Switch) => (
             ExceptionKind::CallbackFromOtherSwitch,
@@ -232,8 +232,7 @@ pub(crate) async fn write_returned(
     source: FinalStatusSource,
 ) -> Result<FinalStatusRuling, LedgerError> {
     let payment_id = &locked.payment_id;
-    let (facts, profile) = (&locked.facts, &locked.profile);
-    let ruling = rules::returned_report(facts, profile, &locked.expected(), report, source.answers_us());
+    let ruling = rules::returned_report(&locked.facts, &locked.expected(), report, source.answers_us());
     let report_text = describe(report, source);
     let (kind, detail) = match ruling {
         FinalStatusRuling::Same | FinalStatusRuling::Contradicts => return Ok(ruling),
@@ -265,9 +264,7 @@ pub(crate) async fn write_returned(
         }
         FinalStatusRuling::NoAttempt => (
             ExceptionKind::SettledWithoutAttempt,
-            format!(
-                "the switch reported a return for a payment without a recorded attempt, or without the query that confirms it: {report_text}"
-            ),
+            format!("the switch reported a return for a payment without a recorded attempt: {report_text}"),
         ),
     };
     // A payment is returned once, whichever message says so.
@@ -305,41 +302,70 @@ fn describe(report: &SettledReport, source: FinalStatusSource) -> String {
     )
 }
 
-/// A callback that said that the transfer settled is contradicted by what happened, `event`, before a query confirmed it.
-pub(crate) async fn open_exception_for_unconfirmed_success(
+/// A callback that said that the money left is contradicted by what happened, `event`, before a query confirmed it.
+pub(crate) async fn open_exception_for_denied_callback(
     tx: &mut LedgerTransaction,
     locked: &LockedPayment,
     event: &str,
 ) -> Result<(), LedgerError> {
-    if !rules::has_unconfirmed_success(&locked.facts) {
+    let detail = format!(
+        "{event}, although a callback had said that the money left: the switch contradicts its callback, or the secret that signs its callbacks is in wrong hands"
+    );
+    open_exception_for_unconfirmed_callback(tx, locked, &detail).await
+}
+
+/// A callback said that the money left, and no query has confirmed it: operators must know, once.
+pub(crate) async fn open_exception_for_unconfirmed_callback(
+    tx: &mut LedgerTransaction,
+    locked: &LockedPayment,
+    detail: &str,
+) -> Result<(), LedgerError> {
+    if !rules::has_unconfirmed_report(&locked.facts) {
         return Ok(());
     }
     let payment_id = &locked.payment_id;
-    let detail = format!(
-        "{event}, although a callback had said that the transfer settled: the switch contradicts its callback, or the secret that signs its callbacks is in wrong hands"
-    );
     let origin = format!("{payment_id}:unconfirmed");
-    tx.open_exception(Some(payment_id), ExceptionKind::ContradictoryFinalStatus, &origin, &detail).await
+    tx.open_exception(Some(payment_id), ExceptionKind::ContradictoryFinalStatus, &origin, detail).await
 }
 
-/// An earlier FAILURE of the same switch contradicts a SUCCESS.
-pub(crate) async fn open_exceptions_for_failures(
+/// Earlier callbacks of the same switch contradict a SUCCESS: a FAILURE; one that needed a query and had another amount.
+pub(crate) async fn open_exceptions_for_callbacks(
     tx: &mut LedgerTransaction,
     locked: &LockedPayment,
 ) -> Result<(), LedgerError> {
-    let LockedPayment { payment_id, profile, .. } = locked;
-    let failures = sqlx::query!(
-        "SELECT event_id FROM switch_callbacks WHERE payment_id = $1 AND switch = $2 AND status = 'FAILURE'",
+    if !locked.success_contradicted {
+        return Ok(());
+    }
+    let LockedPayment { payment_id, profile, money, .. } = locked;
+    let callbacks = sqlx::query!(
+        "SELECT event_id, status, amount_minor, currency FROM switch_callbacks
+         WHERE payment_id = $1 AND switch = $2
+           AND (status = 'FAILURE'
+                OR status IN ('SUCCESS', 'RETURNED') AND $3 AND (amount_minor, currency) <> ($4, $5))",
         payment_id.as_str(),
         profile.switch.as_str(),
+        profile.confirms_by_query(*money),
+        money.amount_minor(),
+        money.currency().code(),
     )
     .fetch_all(&mut **tx)
     .await?;
-    for failure in failures {
-        let detail = format!("the switch reported FAILURE in event {} and SUCCESS later", failure.event_id);
-        let origin = format!("{}:{}", profile.switch, failure.event_id);
-        tx.open_exception(Some(payment_id), ExceptionKind::ContradictoryFinalStatus, &origin, &detail)
-            .await?;
+    for callback in callbacks {
+        let origin = format!("{}:{}", profile.switch, callback.event_id);
+        let (kind, detail) = if callback.status == "FAILURE" {
+            let detail =
+                format!("the switch reported FAILURE in event {} and SUCCESS later", callback.event_id);
+            (ExceptionKind::ContradictoryFinalStatus, detail)
+        } else {
+            let detail = format!(
+                "the switch reported {} of {} in event {}, which differs from the payment, and confirmed the payment's amount later",
+                callback.status,
+                amount(callback.amount_minor, &callback.currency),
+                callback.event_id
+            );
+            (ExceptionKind::ConfirmationMismatch, detail)
+        };
+        tx.open_exception(Some(payment_id), kind, &origin, &detail).await?;
     }
     Ok(())
 }

@@ -249,9 +249,13 @@ async fn keep(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), Ledge
 /// operators have closed is theirs. A return of the whole transfer that found no attempt is theirs too, as is one that no query confirmed: the
 /// debit came although it is on record, so an exception asks them to credit the money back if the switch says so.
 pub(crate) async fn book_kept(tx: &mut LedgerTransaction, locked: &LockedPayment) -> Result<(), LedgerError> {
-    if locked.facts.returned_without_attempt {
+    if locked.facts.returned_without_attempt || locked.facts.return_to_confirm {
         let payment_id = &locked.payment_id;
-        let detail = "debited although the switch had reported a return without a recorded attempt, or without the query that confirms it";
+        let detail = if locked.facts.return_to_confirm {
+            "debited although a callback had reported a return: the switch answered that the transfer settled, before the return or in contradiction to its callback"
+        } else {
+            "debited although the switch had reported a return without a recorded attempt"
+        };
         let origin = after_debit_origin(payment_id);
         tx.open_exception(Some(payment_id), ExceptionKind::ReturnedAfterDebit, &origin, detail).await?;
     }

@@ -81,7 +81,7 @@ pub struct SwitchProfile {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reject_codes: BTreeMap<String, RejectMeaning>,
     /// A reject of our reference with a code that means `dead` is the switch's last word: the transfer is void, by the answer to a
-    /// submit, by callback or by query, and the switch is not asked.
+    /// submit, by query, or by a callback that needs no query ([`ConfirmByQuery`]), and the switch is not asked.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reject_is_final: bool,
     /// A rejected reference is never accepted later, even if another attempt with it arrives.

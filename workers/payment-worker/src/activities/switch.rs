@@ -16,7 +16,7 @@ use payment_protocol::cancel::{self, CancelAttemptOutcome};
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{self, Decision, DecisionOutcome};
 use payment_protocol::ids::{PaymentId, RunId, SwitchName};
-use payment_protocol::poll::{self, PollOutcome};
+use payment_protocol::poll::{self, Awaited, PollOutcome};
 use payment_protocol::port::{CancelOutcome, RecallOutcome, SubmitOutcome, WaitOutcome};
 use payment_protocol::recall::{self, RecallAttemptOutcome};
 use payment_protocol::submit::{self, SubmitAttemptOutcome};
@@ -51,8 +51,8 @@ pub struct CancelInput {
 pub struct PollInput {
     /// The payment.
     pub payment_id: PaymentId,
-    /// Whether the payment needs an operator; a poll then returns only answers that can move it.
-    pub needs_operator: bool,
+    /// Why the payment needs an operator; a poll then returns only answers that can move it. `None`: it awaits its confirmation.
+    pub reason: Option<OperatorReason>,
 }
 
 /// Input of apply_decision.
@@ -326,14 +326,15 @@ impl SwitchActivities {
         let adapter = CancelAdapter::for_poll(session);
         let polled = unless_cancelled(&ctx, poll::poll(&adapter, &payment)).await?;
         let polled = polled.map_err(ledger_failure)?;
-        if let Some(outcome) = polled.wait_outcome(input.needs_operator) {
+        let awaited = input.reason.map_or(Awaited::Confirmation, Awaited::with_operator);
+        if let Some(outcome) = polled.wait_outcome(awaited) {
             return Ok(outcome);
         }
         Err(match polled {
             PollOutcome::Retry { detail } => retryable("poll_undecided", &detail, retry_delay(session, None)),
             PollOutcome::FailureReported { reason } => retryable("poll_unchanged", &reason, None),
             PollOutcome::SuccessReported | PollOutcome::ReturnReported | PollOutcome::Differs => {
-                retryable("poll_unchanged", "the report differs from the payment, as recorded before", None)
+                retryable("poll_unchanged", "the report moves nothing, as recorded before", None)
             }
         })
     }

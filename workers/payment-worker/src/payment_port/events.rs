@@ -68,23 +68,25 @@ impl TemporalPaymentPort<'_> {
         }
     }
 
-    /// Polls a switch that does not call back, or whose callback a query must confirm, until the poll returns an event. Never returns
-    /// if a callback is enough, or if no answer of the switch can move the payment (`reason`). The server repeats the poll, so that
-    /// polling adds no events to the history.
+    /// Polls a switch that does not call back, or whose callbacks a query must confirm, until the poll returns an event: there, after a
+    /// callback that was not confirmed at once, and always while the payment awaits an operator. Never returns if a callback is enough, or
+    /// if no answer of the switch can move the payment (`reason`).
+    /// The server repeats the poll, so that polling adds no events to the history.
     pub(super) async fn poll_until_event(
         &self,
         token: WorkflowCancellationToken,
         reason: Option<OperatorReason>,
     ) -> WaitOutcome {
-        let follows_switch = reason.is_none_or(OperatorReason::follows_switch);
         let profile = &self.payment.profile;
-        let must_confirm = self.is_unconfirmed.get() && profile.confirms_by_query(self.payment.money);
-        if !((profile.must_be_polled() || must_confirm) && follows_switch) {
+        let awaits_answer = reason.is_some() || self.is_unconfirmed.get();
+        let must_confirm = profile.confirms_by_query(self.payment.money) && awaits_answer;
+        let is_moved = reason.is_none_or(OperatorReason::follows_return);
+        if !(is_moved && (profile.must_be_polled() || must_confirm)) {
             return std::future::pending().await;
         }
         let summary = format!("Poll switch {}", self.payment.profile.switch);
         loop {
-            let input = PollInput { payment_id: self.id(), needs_operator: reason.is_some() };
+            let input = PollInput { payment_id: self.id(), reason };
             let options = self.switch_options(token.clone(), &summary);
             match self.ctx.execute_activity(SwitchActivities::poll, input, options).await {
                 Ok(event) => return event,

@@ -198,10 +198,10 @@ async fn write_final_status(
     if locked.facts.final_status.is_none() {
         final_status::write(tx, &locked.payment_id, decided, "decision").await?;
         if decided == FinalStatus::Settled {
-            final_status::open_exceptions_for_failures(tx, locked).await?;
+            final_status::open_exceptions_for_callbacks(tx, locked).await?;
         } else {
             let event = "operators released the amount";
-            final_status::open_exception_for_unconfirmed_success(tx, locked, event).await?;
+            final_status::open_exception_for_denied_callback(tx, locked, event).await?;
         }
     }
     Ok(())
