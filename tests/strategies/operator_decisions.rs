@@ -22,6 +22,11 @@ fn callback_only() -> SystemOptions {
     options
 }
 
+/// A switch whose late answer no poll finds, so that operators decide.
+fn not_polled() -> SystemOptions {
+    no_proof_of_absence().with_profile("confirm_by_query", "never")
+}
+
 /// Behaviour: the switch answers queries with `not_found` and sends no callback.
 fn not_found(outcome: &str) -> Value {
     json!({
@@ -75,7 +80,7 @@ async fn s0_10_two_operators_release_without_an_answer_of_the_switch() -> anyhow
 
 #[tokio::test]
 async fn s0_10_a_retried_cancel_follows_the_switchs_answer() -> anyhow::Result<()> {
-    let system = System::start("decided-retry-cancel", no_proof_of_absence()).await?;
+    let system = System::start("decided-retry-cancel", not_polled()).await?;
     let payment = undecided_payment(&system, not_found("settle")).await?;
     system.switch.set_default_behaviour(json!({})).await?;
     let decision = decide(&system, &payment.payment_id, Action::RetryCancel).await?;
@@ -86,9 +91,21 @@ async fn s0_10_a_retried_cancel_follows_the_switchs_answer() -> anyhow::Result<(
     Ok(())
 }
 
+/// A switch that can be queried at once is polled: the payment needs no decision once the switch answers.
+#[tokio::test]
+async fn s0_10_a_payment_that_awaits_an_operator_follows_the_switchs_late_answer() -> anyhow::Result<()> {
+    let options = no_proof_of_absence().with_profile("confirm_by_query", "always");
+    let system = System::start("polled-for-operators", options).await?;
+    let payment = undecided_payment(&system, not_found("settle")).await?;
+    system.switch.set_default_behaviour(json!({})).await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
 #[tokio::test]
 async fn s0_10_a_release_decision_is_refused_if_the_transfer_settled() -> anyhow::Result<()> {
-    let system = System::start("decided-refused", no_proof_of_absence()).await?;
+    let system = System::start("decided-refused", not_polled()).await?;
     let payment = undecided_payment(&system, not_found("settle")).await?;
     system.switch.set_default_behaviour(json!({})).await?;
     let decision = decide(&system, &payment.payment_id, Action::Release).await?;
@@ -106,7 +123,7 @@ async fn s0_10_a_release_decision_is_refused_if_the_transfer_settled() -> anyhow
 
 #[tokio::test]
 async fn s0_10_a_debit_decision_is_refused_if_the_transfer_is_void() -> anyhow::Result<()> {
-    let system = System::start("decided-dead", no_proof_of_absence()).await?;
+    let system = System::start("decided-dead", not_polled()).await?;
     let payment = undecided_payment(&system, not_found("reject")).await?;
     system.switch.set_default_behaviour(json!({})).await?;
     let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
@@ -125,7 +142,7 @@ async fn s0_10_a_debit_decision_is_refused_if_the_transfer_is_void() -> anyhow::
 /// The database loses the close of a refused decision. The workflow answers its repeated delivery, and bars no other decision.
 #[tokio::test]
 async fn s0_10_a_refused_decision_whose_close_is_lost_bars_no_other() -> anyhow::Result<()> {
-    let system = System::start("lost-close", no_proof_of_absence()).await?;
+    let system = System::start("lost-close", not_polled()).await?;
     let payment = undecided_payment(&system, not_found("reject")).await?;
     system.switch.set_default_behaviour(json!({})).await?;
     let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
@@ -148,7 +165,7 @@ async fn s0_10_a_refused_decision_whose_close_is_lost_bars_no_other() -> anyhow:
 
 #[tokio::test]
 async fn s2_1_a_worker_crash_while_applying_a_decision_debits_once() -> anyhow::Result<()> {
-    let mut system = System::start("decided-dies", no_proof_of_absence()).await?;
+    let mut system = System::start("decided-dies", not_polled()).await?;
     let payment = undecided_payment(&system, not_found("settle")).await?;
     let queries = system.switch.request_count(&payment.reference, "query").await?;
     // The query before applying the decision hangs, so the worker is killed meanwhile.

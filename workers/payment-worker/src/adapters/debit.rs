@@ -25,6 +25,19 @@ pub(crate) struct DebitAdapter<'a> {
     pub(crate) needs_query: bool,
 }
 
+impl DebitAdapter<'_> {
+    async fn query_within_timeout(&self) -> Result<QueryAnswer, LedgerError> {
+        let no_answer = |detail: &str| Ok(QueryAnswer::NoAnswer { detail: detail.to_owned() });
+        let Some(_permit) = self.switch.local_submits.permit_query(&self.payment.profile.switch) else {
+            return no_answer("too many requests to the switch are under way within workflow tasks");
+        };
+        match tokio::time::timeout(QUERY_TIMEOUT, self.switch.session(self.payment).query()).await {
+            Ok(reply) => Ok(reply?.answer),
+            Err(_) => no_answer("it gave no answer within a second"),
+        }
+    }
+}
+
 impl DebitPort for DebitAdapter<'_> {
     type Error = LedgerError;
 
@@ -33,16 +46,16 @@ impl DebitPort for DebitAdapter<'_> {
     }
 
     async fn query(&self, _reference: &Reference) -> Result<QueryAnswer, LedgerError> {
-        let name = &self.payment.profile.switch;
-        let no_answer = |detail: &str| Ok(QueryAnswer::NoAnswer { detail: detail.to_owned() });
-        let Some(_permit) = self.switch.local_submits.permit_query(name) else {
-            return no_answer("too many requests to the switch are under way within workflow tasks");
-        };
-        let session = self.switch.session(self.payment);
-        match tokio::time::timeout(QUERY_TIMEOUT, session.query()).await {
-            Ok(reply) => Ok(reply?.answer),
-            Err(_) => no_answer("the switch did not answer in time"),
+        let answer = self.query_within_timeout().await?;
+        if let QueryAnswer::NoAnswer { detail } = &answer {
+            tracing::warn!(
+                payment.id = self.payment.payment_id.as_str(),
+                switch = self.payment.profile.switch.as_str(),
+                detail,
+                "the switch did not answer the query before a debit; the payment polls it"
+            );
         }
+        Ok(answer)
     }
 
     async fn debit(&self, confirmed: Option<&SettledReport>) -> Result<DebitOutcome, LedgerError> {
