@@ -27,6 +27,30 @@ persistent_cluster_folder() {
   [ "$(id -u)" != 0 ] || REPLY=/var/tmp/instant-payments-$(printf '%s' "$root" | cksum | cut -d ' ' -f 1)
 }
 
+# Refuses a kept cluster that was not made with this clone's .dev folder, where the workflows and events of its payments are: a clone
+# that replaced another one at the same path finds the other one's cluster in /var/tmp. The two have the same id; a cluster made
+# before there were ids belongs to the folder that has workflows.
+require_own_cluster() {
+  local dir
+  persistent_cluster_folder
+  dir=$REPLY
+  [ -f "$dir/complete" ] || return 0
+  if [ -f "$dir/$cluster_id_file" ]; then
+    ! cmp -s "$dir/$cluster_id_file" "$dev_dir/$cluster_id_file" 2>/dev/null || return 0
+  else
+    [ ! -f "$dev_dir/temporal.db" ] || return 0
+  fi
+  fail "the kept database in $dir is not of this clone's .dev folder: an earlier clone at this path made it, or .dev was deleted; delete it with './dev reset', then run './dev up' again"
+}
+
+cluster_id_file=cluster-id # in the folder of the persistent cluster and in .dev
+
+# mark_cluster FOLDER: gives the persistent cluster and this clone's .dev folder the same new id.
+mark_cluster() {
+  od -An -N 16 -t x1 /dev/urandom | tr -d ' \n' >"$dev_dir/$cluster_id_file"
+  cp "$dev_dir/$cluster_id_file" "$1/$cluster_id_file"
+}
+
 # start_cluster persistent|durable|counting|temporary FOLDER PORT.
 # persistent: keeps its data between runs. durable: deleted after the run, with memory settings for a benchmark. counting: the
 # same, and counts statements.
@@ -76,6 +100,7 @@ create_cluster() {
     found=$(cat "$dir/data/PG_VERSION")
     [ "$found" = "$pg_major" ] ||
       fail "the data in $dir belongs to PostgreSQL $found, but the programs are version $pg_major: set DEV_PG_BIN, or remove the folder to start with an empty database"
+    [ "$kind" != persistent ] || [ -f "$dir/$cluster_id_file" ] || mark_cluster "$dir"
     return 0
   fi
   rm -rf "$dir/data"
@@ -85,6 +110,7 @@ create_cluster() {
     print_log_tail "$log_dir/initdb.log"
     fail "the database cluster could not be created in $dir; see the log above"
   }
+  [ "$kind" != persistent ] || mark_cluster "$dir"
   : >"$dir/complete"
 }
 

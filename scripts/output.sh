@@ -11,9 +11,9 @@ fail() {
   exit 1
 }
 
-# print_log_tail LOG: prints the end of a log to stderr.
+# print_log_tail LOG: prints the end of a log to stderr, without backtraces: a program prints its error before one.
 print_log_tail() {
   printf -- '--- last lines of %s:\n' "${1#"$root"/}" >&2
-  tail -n 20 "$1" >&2 || true
+  { awk '/^[Ss]tack backtrace:/ { skips = 1; next } skips && /^ +([0-9]+:|at )/ { next } { skips = 0; print }' "$1" | tail -n 20 >&2; } || true
   printf -- '---\n' >&2
 }

@@ -36,7 +36,10 @@ up() {
   if [ -n "$rail" ]; then configure_rail "$rail"; else configure_strategy "${strategy:=query}"; fi
   start_run "$kind"
   [ -z "$rail" ] || write_rail_configuration "$rail"
-  [ "$kind" = once ] || require_same_switch "${rail:+rail }${rail:-$strategy}"
+  if [ "$kind" = up ]; then
+    require_own_cluster
+    require_same_switch "${rail:+rail }${rail:-$strategy}"
+  fi
   require_free_ports "$observes"
   install_tools
   build
@@ -93,7 +96,7 @@ reset_data() {
   start_run up # the run that `up` has: the two exclude each other
   persistent_cluster_folder
   stop_cluster "$REPLY" # left by a killed run
-  rm -rf "$REPLY" "$dev_dir/broker" "$dev_dir/webhooks.key" "$dev_dir/strategy" "$dev_dir"/temporal.db*
+  rm -rf "$REPLY" "$dev_dir/broker" "$dev_dir/webhooks.key" "$dev_dir/strategy" "$dev_dir/$cluster_id_file" "$dev_dir"/temporal.db*
   log_step "deleted the database, the workflows and the events of ./dev up"
 }
 
