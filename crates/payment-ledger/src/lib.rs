@@ -22,6 +22,7 @@
 pub mod access;
 pub mod accounts;
 pub mod admission;
+mod amount_text;
 pub mod audit;
 mod batches;
 mod charged;

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use iso_currency::Currency;
 use payment_ledger::audit::reconcile::findings::FindingOutcome;
 use payment_ledger::audit::reconcile::holds::DecidedBy;
-use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::drift::{Drift, Tolerance};
+use payment_protocol::{PaymentState, SwitchProfile};
 use sqlx::PgPool;
-use support::{AMOUNT_MINOR, Bank, Stage, account_id, tenant};
+use support::{AMOUNT_MINOR, Bank, Stage, account_id, profile, tenant};
 
 /// Tolerance of the tests: a cancel may take an hour.
 const TOLERANCE: Tolerance = Tolerance { grace_s: 600, cancelling_s: 3_600 };
@@ -150,11 +150,24 @@ async fn s0_15_the_hold_audit_finds_each_inconsistent_hold(pool: PgPool) {
     bank.sql(&since(3_601)).await;
     assert_eq!(bank.new_findings().await, BTreeMap::from([(slow.id.to_string(), Drift::StuckCancelling)]));
 
+    let patient = bank.payment_at(Stage::Cancelling, "a switch whose cancels take two hours").await;
+    bank.give_profile(&patient, &SwitchProfile { alert_after_ms: 7_200_000, ..profile() }).await;
+    let since = |age_s: i64| {
+        let id = &patient.id;
+        format!(
+            "UPDATE payments SET cancelling_since = now() - interval '{age_s} s' WHERE payment_id = '{id}'"
+        )
+    };
+    bank.sql(&since(7_000)).await;
+    assert_eq!(bank.new_findings().await, BTreeMap::new(), "cancelling is within the profile's time");
+    bank.sql(&since(7_201)).await;
+    assert_eq!(bank.new_findings().await, BTreeMap::from([(patient.id.to_string(), Drift::StuckCancelling)]));
+
     assert_eq!(bank.new_findings().await, BTreeMap::new(), "a known finding was opened again");
     let known = bank.ledger.audit_holds(TOLERANCE).await.unwrap().findings;
-    assert_eq!(known.len(), 6, "{known:?}");
+    assert_eq!(known.len(), 7, "{known:?}");
     let kinds = "SELECT kind || ' ' || count(*) FROM exceptions GROUP BY kind ORDER BY kind";
-    let expected = ["journal_hash_mismatch 1", "missing_hold 2", "orphan_hold 2", "stuck_cancelling 1"];
+    let expected = ["journal_hash_mismatch 1", "missing_hold 2", "orphan_hold 2", "stuck_cancelling 2"];
     assert_eq!(bank.words(kinds).await, expected);
     let of_holding = format!("SELECT origin FROM exceptions WHERE origin = '{holding}'");
     assert_eq!(

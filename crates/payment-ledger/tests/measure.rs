@@ -9,12 +9,12 @@ use payment_ledger::admission::kill_switches::KillSwitchTarget;
 use payment_ledger::admission::limits::{LimitBounds, LimitScope};
 use payment_ledger::reads::measure::RestrictionCounts;
 use payment_ledger::steps::accept::NewPayment;
-use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::drift::Drift;
 use payment_protocol::ids::SwitchName;
+use payment_protocol::{PaymentState, SwitchProfile};
 use sqlx::PgPool;
-use support::{Bank, SWITCH, Stage, account_id, tenant};
+use support::{Bank, SWITCH, Stage, account_id, profile, tenant};
 
 /// Every kind and reason is returned, also those with a count of zero.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -66,6 +66,25 @@ async fn exceptions_and_payments_that_need_operators_are_measured(pool: PgPool) 
     let by_state: Vec<_> = bank.ledger.open_by_state().await.unwrap();
     let needs_operator = by_state.iter().find(|open| open.state == PaymentState::NeedsOperator).unwrap();
     assert_eq!((needs_operator.count, needs_operator.idle_s / 100), (3, 3));
+}
+
+/// A cancel counts as idle from its begin; at a switch whose cancels may take longer than the tolerance of 15 minutes, that much later.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_cancel_is_idle_after_the_time_that_its_switch_takes(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let idle = async || {
+        let by_state = bank.ledger.open_by_state().await.unwrap();
+        by_state.iter().find(|open| open.state == PaymentState::Cancelling).unwrap().idle_s
+    };
+    let patient = bank.payment_at(Stage::Cancelling, "cancels take two hours").await;
+    bank.give_profile(&patient, &SwitchProfile { alert_after_ms: 7_200_000, ..profile() }).await;
+    bank.age(&patient, 6_000).await;
+    assert_eq!(idle().await, 0);
+    bank.age(&patient, 1_500).await;
+    assert_eq!((idle().await - 1_200) / 100, 0, "7,500 s, of which 6,300 s are ordinary");
+    let ordinary = bank.payment_at(Stage::Cancelling, "cancels take two minutes").await;
+    bank.age(&ordinary, 1_500).await;
+    assert_eq!((idle().await - 1_500) / 100, 0);
 }
 
 /// Limits, kill switches, and the time since the last finished reconciliation run.

@@ -12,6 +12,7 @@ use payment_ledger::audit::reconcile::payments::Sources;
 use payment_ledger::audit::reconcile::window::ReconciliationWindow;
 use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::action::Correction;
+use payment_protocol::cause::OperatorReason;
 use payment_protocol::drift::{Drift, Tolerance};
 use payment_protocol::ids::{PaymentId, SwitchName};
 use payment_protocol::keys;
@@ -275,6 +276,49 @@ async fn r36_reconciliation_finds_each_seeded_drift_and_nothing_else(pool: PgPoo
     bank.ledger.finish_reconciliation_run(run, &serde_json::json!({})).await.unwrap();
     let left = "SELECT count(*) FROM running_workflows WHERE reconciliation_id = (SELECT max(reconciliation_id) FROM reconciliation_runs)";
     assert_eq!(bank.number(left).await, 0);
+}
+
+/// A finding offers an operator the actions that the payment accepts now: a decision only while it needs an operator, for a reason that
+/// allows it, and a correction only after the end.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_15_a_finding_offers_only_what_the_payment_accepts(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let lost = bank.payment_at(Stage::Reserved, "no workflow").await;
+    let waiting = bank.payment_at(Stage::Cancelling, "lost undecided").await;
+    bank.needs_operator(&waiting, OperatorReason::QueriesSpent).await;
+    let unconfirmable = bank.payment_at(Stage::Cancelling, "lost no cancel").await;
+    bank.needs_operator(&unconfirmable, OperatorReason::NoCancelOrQuery).await;
+    let stuck = bank.payment_at(Stage::Cancelling, "stuck").await;
+    bank.age(&stuck, 3_601).await;
+    let open = bank.payment_at(Stage::Sent, "settled open").await;
+    let released = bank.payment_at(Stage::Released, "settled released").await;
+    bank.lines(&[
+        line(&open, "t-open", LineStatus::Settled),
+        line(&released, "t-released", LineStatus::Settled),
+    ])
+    .await;
+    let running = [&stuck, &open].map(|p| p.id.to_string());
+    let (_, findings) = bank.reconcile(&running, None).await;
+    let offered: BTreeMap<(String, Drift), String> = findings
+        .iter()
+        .map(|finding| {
+            let words: Vec<_> = finding.allowed.iter().map(|action| action.as_str()).collect();
+            ((finding.origin.clone(), finding.drift), words.join(" "))
+        })
+        .collect();
+    let of = |p: &Sample, drift: Drift, words: &str| ((p.id.to_string(), drift), words.to_owned());
+    let expected = [
+        of(&lost, Drift::PaymentWithoutWorkflow, "close"),
+        of(&waiting, Drift::PaymentWithoutWorkflow, "retry_cancel debit release close"),
+        of(&unconfirmable, Drift::PaymentWithoutWorkflow, "debit release close"),
+        of(&stuck, Drift::StuckCancelling, "close"),
+        of(&open, Drift::SettledNotDebited, "close"),
+        of(&released, Drift::ReleasedButSettled, "late_debit close"),
+    ];
+    assert_eq!(offered, BTreeMap::from(expected));
+    let detail = findings.iter().find(|finding| finding.drift == Drift::ReleasedButSettled).unwrap();
+    assert!(detail.detail.starts_with("10.00 EUR by northern; "), "{detail:?}");
+    assert!(detail.detail.ends_with("; at the switch: t-released: 10.00 EUR settled"), "{detail:?}");
 }
 
 /// A run with a window compares each payment once that is open, or of which the journal or a statement has something new: whatever the

@@ -177,12 +177,7 @@ impl ReconciliationReport {
                     // An earlier attempt of this run may have opened it.
                     is_new: exception_id > baseline.last_exception_id,
                     detail: finding.detail.chars().take(REPORTED_DETAIL_CHARS_MAX).collect(),
-                    allowed: finding
-                        .drift
-                        .allowed()
-                        .iter()
-                        .map(|action| action.as_str().replace('_', "-"))
-                        .collect(),
+                    allowed: finding.allowed.iter().map(|action| action.as_str().replace('_', "-")).collect(),
                 });
             }
         }

@@ -315,12 +315,10 @@ impl Reconciler {
         let mut findings = BTreeMap::new();
         for found in verified.findings {
             let origin = format!("{}:{}", found.kind, found.subject);
-            findings.entry(origin.clone()).or_insert_with(|| Finding {
-                drift: Drift::JournalHashMismatch,
-                payment_id: None,
-                origin,
-                detail: format!("{} of {}: {}", found.kind, found.subject, found.detail),
-            });
+            let detail = format!("{} of {}: {}", found.kind, found.subject, found.detail);
+            findings
+                .entry(origin.clone())
+                .or_insert_with(|| Finding::without_payment(Drift::JournalHashMismatch, origin, detail));
         }
         self.open_exceptions(findings.into_values().collect(), run).await
     }

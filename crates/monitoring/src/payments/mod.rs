@@ -98,7 +98,8 @@ fn open_state(state: PaymentState) -> Option<OpenState> {
             problem: "A payment that settled at its switch has not been debited from the customer",
             description: "The money left and the bank bears the amount until the debit. Find the payment with `payctl stuck --older-than 1s`, then check with `payctl show PAYMENT_ID` whether the ledger refused the debit.",
         },
-        // Cancel attempts are at most 5 minutes apart.
+        // Cancel attempts are at most 5 minutes apart. Where the switch's `alert_after_ms` is longer than this limit, the gauge begins
+        // that much later.
         S::Cancelling => OpenState {
             limit_s: Tolerance::default().cancelling_s,
             severity: Critical,

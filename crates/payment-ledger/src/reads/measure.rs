@@ -3,7 +3,7 @@
 use payment_protocol::PaymentState;
 use payment_protocol::alert::AlertKind;
 use payment_protocol::cause::OperatorReason;
-use payment_protocol::drift::Drift;
+use payment_protocol::drift::{Drift, Tolerance};
 use payment_protocol::exception::ExceptionKind;
 
 use crate::{Ledger, LedgerError};
@@ -17,7 +17,8 @@ pub struct OpenPaymentCount {
     pub count: i64,
     /// Age of the oldest since its acceptance, in seconds.
     pub oldest_s: i64,
-    /// Seconds since the update of the one not updated for longest; as listed by `payctl stuck`.
+    /// Seconds since the update of the one not updated for longest. A cancel counts as not updated since its begin, less the time by
+    /// which its switch's `alert_after_ms` exceeds the tolerance of a cancel.
     pub idle_s: i64,
 }
 
@@ -112,8 +113,11 @@ impl Ledger {
                       coalesce(extract(epoch FROM clock_timestamp() - min(CASE state
                           WHEN 'needs_operator' THEN coalesce(needs_operator_since, updated_at)
                           WHEN 'cancelling' THEN coalesce(cancelling_since, updated_at)
+                              + greatest(0, (SELECT (a.profile ->> 'alert_after_ms')::bigint FROM switch_profiles a
+                                             WHERE a.profile_hash = payments.profile_hash) - $1) * interval '1 millisecond'
                           ELSE updated_at END)), 0)::bigint AS "idle_s!"
-               FROM payments WHERE ended_at IS NULL GROUP BY state"#
+               FROM payments WHERE ended_at IS NULL GROUP BY state"#,
+            Tolerance::default().cancelling_s * 1_000,
         )
         .fetch_all(&self.pool)
         .await?;
@@ -126,7 +130,7 @@ impl Ledger {
                     state: *state,
                     count: row.map_or(0, |row| row.count),
                     oldest_s: row.map_or(0, |row| row.oldest_s),
-                    idle_s: row.map_or(0, |row| row.idle_s),
+                    idle_s: row.map_or(0, |row| row.idle_s.max(0)),
                 }
             })
             .collect())

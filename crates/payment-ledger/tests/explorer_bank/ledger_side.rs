@@ -302,8 +302,13 @@ impl<'a> LedgerSide<'a> {
         if self.bank.ledger.final_state_of(id).await.unwrap().is_some() {
             // A finding that operators closed is opened again only with another detail.
             let detail = format!("found in round {}", self.known.round);
-            let finding =
-                Finding { drift, payment_id: Some(id.clone()), origin: format!("{drift}:{id}"), detail };
+            let finding = Finding {
+                drift,
+                payment_id: Some(id.clone()),
+                origin: format!("{drift}:{id}"),
+                detail,
+                allowed: Vec::new(),
+            };
             self.bank.ledger.open_findings(&[finding]).await.unwrap();
         }
         String::new()

@@ -14,9 +14,9 @@ use payment_ledger::Ledger;
 use payment_ledger::accounts::AccountStatus;
 use payment_ledger::steps::accept::{AcceptOutcome, NewPayment, accept};
 use payment_ledger::switch::inbox::{CancelRequestOutcome, request_cancel};
-use payment_protocol::Payment;
 use payment_protocol::ids::{AccountId, ClientId, PaymentId, TxId};
 use payment_protocol::port::{DebitOutcome, ReserveOutcome};
+use payment_protocol::{Payment, SwitchProfile};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
 
@@ -211,6 +211,12 @@ impl Bank {
         self.sql(&format!("INSERT INTO switch_profiles VALUES ({hash}, '{profile}') ON CONFLICT DO NOTHING"))
             .await;
         hash
+    }
+
+    /// Replaces the profile that a payment was accepted with.
+    pub(crate) async fn give_profile(&self, p: &Sample, profile: &SwitchProfile) {
+        let hash = self.store_profile(&serde_json::to_value(profile).unwrap()).await;
+        self.damage(format!("UPDATE payments SET profile_hash = {hash} WHERE payment_id = '{}'", p.id)).await;
     }
 
     /// Executes SQL without triggers, to write what the database does not allow.

@@ -7,6 +7,7 @@ use payment_protocol::state::FinalState;
 use payment_protocol::submit::QueryAnswer;
 
 use super::{Finding, Records, holds_if, unknown};
+use crate::document::money;
 use crate::explain::switch::{LookupMethod, SwitchView};
 
 impl Records<'_> {
@@ -31,8 +32,11 @@ impl Records<'_> {
         holds_if(
             (holding, escrow) == (expected_holding, expected_escrow),
             format!(
-                "holding has {holding} and escrow {escrow} {currency} in minor units, expected {expected_holding} and \
-                 {expected_escrow}"
+                "holding has {} and escrow {}, expected {} and {}",
+                money(holding, currency),
+                money(escrow, currency),
+                money(expected_holding, currency),
+                money(expected_escrow, currency)
             ),
         )
     }

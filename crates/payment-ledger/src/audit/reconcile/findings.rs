@@ -1,5 +1,6 @@
 //! Findings of an audit or a reconciliation run: each opens an exception, once.
 
+use payment_protocol::action::OperatorAction;
 use payment_protocol::drift::Drift;
 use payment_protocol::ids::PaymentId;
 use postgres_kit::text::replace_nul;
@@ -17,6 +18,16 @@ pub struct Finding {
     pub origin: String,
     /// The evidence in words.
     pub detail: String,
+    /// Operator actions that may resolve it and are accepted now.
+    pub allowed: Vec<OperatorAction>,
+}
+
+impl Finding {
+    /// A finding that belongs to no payment of the ledger.
+    #[must_use]
+    pub fn without_payment(drift: Drift, origin: String, detail: String) -> Self {
+        Self { drift, payment_id: None, origin, detail, allowed: drift.allowed().to_vec() }
+    }
 }
 
 /// Outcome of reporting a finding.

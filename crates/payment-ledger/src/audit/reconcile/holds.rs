@@ -7,6 +7,7 @@ use payment_protocol::text_enum;
 
 use super::findings::{Finding, FindingOutcome};
 use super::payments::Sources;
+use crate::amount_text::amount;
 use crate::stored_id::read_id;
 use crate::{Ledger, LedgerError};
 use payment_protocol::drift::{Drift, Tolerance};
@@ -259,14 +260,16 @@ impl Ledger {
         .await?;
         Ok(rows
             .into_iter()
-            .map(|row| Finding {
-                drift: Drift::JournalHashMismatch,
-                payment_id: None,
-                origin: format!("holding_differs:{}", row.account_id),
-                detail: format!(
-                    "holding_differs of {}: its balance exceeds the open holds by {} minor units",
-                    row.account_id, row.excess
-                ),
+            .map(|row| {
+                Finding::without_payment(
+                    Drift::JournalHashMismatch,
+                    format!("holding_differs:{}", row.account_id),
+                    format!(
+                        "holding_differs of {}: its balance exceeds the open holds by {}",
+                        row.account_id,
+                        amount(row.excess, row.account_id.rsplit(':').next().unwrap_or_default())
+                    ),
+                )
             })
             .collect())
     }

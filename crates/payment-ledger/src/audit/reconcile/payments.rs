@@ -1,14 +1,17 @@
 //! Evidence about payments, in batches.
 
 use payment_protocol::PaymentState;
+use payment_protocol::action::OperatorAction;
 use payment_protocol::cause::OperatorReason;
-use payment_protocol::drift::{PaymentEvidence, Tolerance, find_drift};
+use payment_protocol::drift::{Drift, PaymentEvidence, Tolerance, find_drift};
 use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::{PaymentId, SwitchName};
 use payment_protocol::report::SettledReport;
 
 use super::ReconciliationRunId;
 use super::findings::Finding;
+use crate::amount_text::amount;
+use crate::profiles::{self, Profiles};
 use crate::stored_id::read_id;
 use crate::{Ledger, LedgerError};
 
@@ -25,26 +28,46 @@ pub struct PaymentComparison {
     pub amount_minor: i64,
     /// Its transfers by the switch's statement, in words.
     pub switch_transfers: String,
+    /// How long its cancel may take before the switch's profile calls for an alert, in seconds; `None` unless it is cancelling.
+    pub alert_after_s: Option<i64>,
     /// The evidence.
     pub evidence: PaymentEvidence,
 }
 
 impl PaymentComparison {
-    /// The drift of this payment, as findings.
+    /// The drift of this payment, as findings. A cancel may take the tolerance, or longer where its switch's profile says so.
     pub fn findings(&self, tolerance: Tolerance) -> impl Iterator<Item = Finding> {
-        let Self { payment_id, switch, currency, amount_minor, switch_transfers, evidence } = self;
+        let Self { payment_id, switch, currency, amount_minor, switch_transfers, alert_after_s, evidence } =
+            self;
+        let cancelling_s = tolerance.cancelling_s.max(alert_after_s.unwrap_or(0));
+        let tolerance = Tolerance { cancelling_s, ..tolerance };
         let hold = evidence.hold.map_or("none", HoldStatus::as_str);
         let detail = format!(
-            "{amount_minor} {currency} (minor units) by {switch}; {}; hold {hold}; debits {}; at the switch: {switch_transfers}",
-            evidence.state, evidence.debits
+            "{} by {switch}; {}; hold {hold}; debits {}; at the switch: {switch_transfers}",
+            amount(*amount_minor, currency),
+            evidence.state,
+            evidence.debits
         );
         find_drift(evidence, tolerance).into_iter().map(move |drift| Finding {
             drift,
             payment_id: Some(payment_id.clone()),
             origin: payment_id.to_string(),
             detail: detail.clone(),
+            allowed: allowed(drift, evidence),
         })
     }
+}
+
+/// The actions that may resolve the drift and that a payment in this state accepts.
+fn allowed(drift: Drift, evidence: &PaymentEvidence) -> Vec<OperatorAction> {
+    let is_accepted = |action: &OperatorAction| match action {
+        OperatorAction::OpenPayment(action) => {
+            evidence.operator_reason.is_some_and(|reason| reason.allowed().contains(action))
+        }
+        OperatorAction::Correction(_) => evidence.state.end().is_some(),
+        OperatorAction::Close => true,
+    };
+    drift.allowed().iter().copied().filter(is_accepted).collect()
 }
 
 /// The sources that payments are compared with, besides the ledger.
@@ -158,14 +181,14 @@ impl Ledger {
         let statements: Vec<&str> = sources.statements.iter().map(SwitchName::as_str).collect();
         let rows = sqlx::query_as!(
             EvidenceRow,
-            r#"SELECT p.payment_id, p.switch, p.currency, p.amount_minor, p.state, p.operator_reason, p.attempts,
+            r#"SELECT p.payment_id, p.profile_hash, p.switch, p.currency, p.amount_minor, p.state, p.operator_reason, p.attempts,
                       h.status AS "hold?", p.final_status = 'returned' AS is_return_recorded,
                       EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'reserve') AS "is_reserved!",
                       d.debits AS "debits!", d.debited_before_s,
                       (SELECT extract(epoch FROM r.read_at - max(b.booked_at))::bigint FROM returns b
                        WHERE b.payment_id = p.payment_id) AS returned_before_s,
                       p.switch = ANY ($3) AS "has_statement!", l.settled AS "settled!", l.other_amounts AS "other_amounts!",
-                      l.settled_for_s, l.transfers,
+                      l.settled_for_s, l.transfer_ids, l.transfer_amounts, l.transfer_currencies, l.transfer_returns,
                       CASE WHEN p.state = 'cancelling'
                            THEN extract(epoch FROM clock_timestamp() - p.cancelling_since)::bigint END AS cancelling_s,
                       extract(epoch FROM clock_timestamp() - p.updated_at)::bigint AS "idle_s!",
@@ -186,10 +209,11 @@ impl Ledger {
                           )::bigint AS other_amounts,
                           extract(epoch FROM clock_timestamp() - max(finished_at) FILTER (WHERE NOT is_returned))::bigint
                               AS settled_for_s,
-                          string_agg(transfer_id || ': ' || amount_minor || ' ' || currency
-                                     || CASE WHEN is_returned THEN ' settled and returned' ELSE ' settled' END, ', '
-                                     ORDER BY transfer_id) AS transfers
-                   FROM (SELECT s.transfer_id, s.amount_minor, s.currency, s.finished_at,
+                          array_agg(transfer_id ORDER BY transfer_id, line_id) AS transfer_ids,
+                          array_agg(amount_minor ORDER BY transfer_id, line_id) AS transfer_amounts,
+                          array_agg(currency ORDER BY transfer_id, line_id) AS transfer_currencies,
+                          array_agg(is_returned ORDER BY transfer_id, line_id) AS transfer_returns
+                   FROM (SELECT s.line_id, s.transfer_id, s.amount_minor, s.currency, s.finished_at,
                                 coalesce((SELECT bool_or(b.return_id IS NULL) OR sum(b.amount_minor) >= s.amount_minor
                                           FROM statement_lines b
                                           WHERE b.switch = s.switch AND b.transfer_id = s.transfer_id
@@ -197,7 +221,7 @@ impl Ledger {
                          FROM statement_lines s
                          WHERE s.switch = p.switch AND s.reference = coalesce(p.rail_id, p.tx_id || ':submit') AND s.status = 'SETTLED'
                          UNION ALL
-                         SELECT s.transfer_id, s.amount_minor, s.currency, s.finished_at,
+                         SELECT s.line_id, s.transfer_id, s.amount_minor, s.currency, s.finished_at,
                                 coalesce((SELECT bool_or(b.return_id IS NULL) OR sum(b.amount_minor) >= s.amount_minor
                                           FROM statement_lines b
                                           WHERE b.switch = s.switch AND b.transfer_id = s.transfer_id
@@ -213,13 +237,16 @@ impl Ledger {
         .fetch_all(&self.pool)
         .await?;
         let has_workflows = sources.workflows.is_some();
-        rows.into_iter().map(|row| row.comparison(has_workflows)).collect()
+        let cancelling = rows.iter().filter(|row| row.cancelling_s.is_some());
+        let profiles = profiles::read(&self.pool, cancelling.map(|row| row.profile_hash.as_slice())).await?;
+        rows.into_iter().map(|row| row.comparison(has_workflows, &profiles)).collect()
     }
 }
 
 /// Columns of the evidence about one payment.
 struct EvidenceRow {
     payment_id: String,
+    profile_hash: Vec<u8>,
     switch: String,
     currency: String,
     amount_minor: i64,
@@ -236,14 +263,36 @@ struct EvidenceRow {
     settled: i64,
     other_amounts: i64,
     settled_for_s: Option<i64>,
-    transfers: Option<String>,
+    transfer_ids: Option<Vec<String>>,
+    transfer_amounts: Option<Vec<i64>>,
+    transfer_currencies: Option<Vec<String>>,
+    transfer_returns: Option<Vec<bool>>,
     cancelling_s: Option<i64>,
     idle_s: i64,
     has_workflow: bool,
 }
 
 impl EvidenceRow {
-    fn comparison(self, has_workflows: bool) -> Result<PaymentComparison, LedgerError> {
+    /// The settled transfers of the statement in words; one column has one value of each.
+    fn transfers(&self) -> String {
+        let ids = self.transfer_ids.iter().flatten();
+        let amounts = self.transfer_amounts.iter().flatten().zip(self.transfer_currencies.iter().flatten());
+        let transfers: Vec<String> = ids
+            .zip(amounts)
+            .zip(self.transfer_returns.iter().flatten())
+            .map(|((id, (minor, currency)), is_returned)| {
+                let end = if *is_returned { "settled and returned" } else { "settled" };
+                format!("{id}: {} {end}", amount(*minor, currency))
+            })
+            .collect();
+        if transfers.is_empty() { "nothing settled".to_owned() } else { transfers.join(", ") }
+    }
+
+    fn comparison(self, has_workflows: bool, profiles: &Profiles) -> Result<PaymentComparison, LedgerError> {
+        // A profile that this version cannot parse hides no drift.
+        let profile = profiles.of(&self.payment_id, &self.profile_hash).ok();
+        let alert_after_s =
+            profile.and_then(|profile| i64::try_from(profile.alert_after_ms.div_ceil(1_000)).ok());
         let unreadable = |column: &'static str, value: &str| LedgerError::Unreadable {
             id: self.payment_id.clone(),
             column,
@@ -272,12 +321,14 @@ impl EvidenceRow {
             idle_s: self.idle_s,
             has_workflow: has_workflows.then_some(self.has_workflow),
         };
+        let switch_transfers = self.transfers();
         Ok(PaymentComparison {
             payment_id: read_id(&self.payment_id)?,
             switch: self.switch,
             currency: self.currency,
             amount_minor: self.amount_minor,
-            switch_transfers: self.transfers.unwrap_or_else(|| "nothing settled".into()),
+            switch_transfers,
+            alert_after_s,
             evidence,
         })
     }

@@ -220,11 +220,9 @@ impl Ledger {
         .await?;
         Ok(unknown
             .into_iter()
-            .map(|workflow_id| Finding {
-                drift: Drift::WorkflowWithoutPayment,
-                payment_id: None,
-                detail: format!("workflow {workflow_id} has ended, and its payment has no row"),
-                origin: workflow_id,
+            .map(|workflow_id| {
+                let detail = format!("workflow {workflow_id} has ended, and its payment has no row");
+                Finding::without_payment(Drift::WorkflowWithoutPayment, workflow_id, detail)
             })
             .collect())
     }

@@ -2,6 +2,7 @@
 
 use super::ReconciliationRunId;
 use super::findings::Finding;
+use crate::amount_text::amount;
 use crate::{Ledger, LedgerError};
 use payment_protocol::drift::{Drift, Tolerance};
 
@@ -50,18 +51,18 @@ impl Ledger {
         let findings = rows
             .into_iter()
             .filter(|row| row.is_unmatched)
-            .map(|row| Finding {
-                drift: Drift::TransferWithoutPayment,
-                payment_id: None,
-                origin: format!("{}:{}", row.switch, row.transfer_id),
-                detail: format!(
-                    "{} settled transfer {} ({}) of {} {} (minor units), which matches no payment",
-                    row.switch,
-                    row.transfer_id,
-                    row.reference.as_deref().unwrap_or("no reference"),
-                    row.amount_minor,
-                    row.currency
-                ),
+            .map(|row| {
+                Finding::without_payment(
+                    Drift::TransferWithoutPayment,
+                    format!("{}:{}", row.switch, row.transfer_id),
+                    format!(
+                        "{} settled transfer {} ({}) of {}, which matches no payment",
+                        row.switch,
+                        row.transfer_id,
+                        row.reference.as_deref().unwrap_or("no reference"),
+                        amount(row.amount_minor, &row.currency)
+                    ),
+                )
             })
             .collect();
         Ok(Unmatched { findings, scanned, next })
@@ -96,14 +97,18 @@ impl Ledger {
             .filter(|_| is_full(scanned, limit));
         let findings = rows
             .into_iter()
-            .map(|row| Finding {
-                drift: Drift::UnmatchedCallback,
-                payment_id: None,
-                origin: format!("{}:{}", row.switch, row.event_id),
-                detail: format!(
-                    "{} from {} for reference {} of {} {} (minor units), which matches no payment",
-                    row.status, row.switch, row.reference, row.amount_minor, row.currency
-                ),
+            .map(|row| {
+                Finding::without_payment(
+                    Drift::UnmatchedCallback,
+                    format!("{}:{}", row.switch, row.event_id),
+                    format!(
+                        "{} from {} for reference {} of {}, which matches no payment",
+                        row.status,
+                        row.switch,
+                        row.reference,
+                        amount(row.amount_minor, &row.currency)
+                    ),
+                )
             })
             .collect();
         Ok(Unmatched { findings, scanned, next })
@@ -142,10 +147,8 @@ impl Ledger {
         let findings = rows
             .into_iter()
             .filter(|row| row.is_unmatched)
-            .map(|row| Finding {
-                drift: Drift::WorkflowWithoutPayment,
-                payment_id: None,
-                detail: match (&row.payment_id, &row.state, &row.its_workflow) {
+            .map(|row| {
+                let detail = match (&row.payment_id, &row.state, &row.its_workflow) {
                     (Some(id), Some(state), Some(its)) if *its == row.workflow_id => {
                         format!(
                             "workflow {} is running, but payment {id} has ended: {state}",
@@ -159,8 +162,8 @@ impl Ledger {
                         )
                     }
                     _ => format!("workflow {} is running without a payment", row.workflow_id),
-                },
-                origin: row.workflow_id,
+                };
+                Finding::without_payment(Drift::WorkflowWithoutPayment, row.workflow_id, detail)
             })
             .collect();
         Ok(Unmatched { findings, scanned, next })

@@ -8,6 +8,7 @@ use sqlx::{Executor as _, PgConnection, PgPool, Postgres, Transaction};
 use super::chain::{HashLink, SealedEntry};
 use super::checks::{ENTRY_CHECKS, SUM_CHECKS, VIOLATIONS_MAX};
 use super::{BatchSize, SealHash};
+use crate::amount_text::amount;
 use crate::audit::reconcile::window::ReconciliationWindow;
 use crate::{Ledger, LedgerError};
 
@@ -314,8 +315,11 @@ fn check_entry(verified: &mut VerificationReport, seal: &Seal, entry: Option<&Se
         }
         Some(entry) if entry.hash().as_bytes() != seal.hash => {
             let detail = format!(
-                "its seal at position {} does not match {} {} of {} {} (minor units)",
-                seal.position, entry.kind, entry.operation_key, entry.amount_minor, entry.currency
+                "its seal at position {} does not match {} {} of {}",
+                seal.position,
+                entry.kind,
+                entry.operation_key,
+                amount(entry.amount_minor, &entry.currency)
             );
             verified.add_finding("entry_changed", subject, detail);
         }
