@@ -170,6 +170,21 @@ async fn a_payctl_probe_without_a_reply_leaves_the_capability_unknown() {
 async fn payctl_does_not_probe_an_unconfirmed_unreachable_or_unknown_switch() {
     let error = probe("https://switch.example", &[]).await.refused();
     assert!(error.contains("is not on this machine") && error.contains("add --yes"), "{error}");
+    let no_cancel = [
+        ("PAYMENTS_SWITCHES__MOCK__BASE_URL", "http://127.0.0.1:1"),
+        ("PAYMENTS_SWITCHES__MOCK__PROFILE__CAN_CANCEL", "false"),
+    ];
+    let error = switch(&["probe", "mock"], &no_cancel).await.refused();
+    for part in [
+        "nothing was sent: switch mock at http://127.0.0.1:1 has no cancel",
+        "up to five transfers of 0.01 EUR to PAYCTL-PROBE; without a cancel each settles",
+        "callback_for_unknown_payment and transfer_without_payment",
+        "to send them, add --yes",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let error = switch(&["probe", "mock", "--yes"], &no_cancel).await.refused();
+    assert!(error.starts_with("payctl: the probe sends up to five transfers"), "{error}");
     let error = probe("http://127.0.0.1:1", &[]).await.refused();
     assert!(error.contains("the switch did not answer the probe's first request: no connection"), "{error}");
     let error = switch(&["probe", "nobody"], &[]).await.refused();

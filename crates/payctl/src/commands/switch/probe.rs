@@ -1,11 +1,15 @@
 //! `payctl switch probe`: a switch's measured capabilities, compared with its configured profile.
 
+use std::io::Write as _;
+
+use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{AccountId, SwitchName};
 use payment_protocol::money::parse_currency;
 use payment_protocol::profile::Rail;
 use serde::Serialize;
 
 use crate::config::ConfigArgs;
+use crate::document::money;
 use crate::outcome::{CommandOutcome, EXIT_CODES};
 use crate::output::Output;
 use crate::probe::{
@@ -16,8 +20,9 @@ use crate::table::{Align, Table};
 
 /// Measure a switch's capabilities with transfers of the smallest amount, and assess its profile
 ///
-/// Probe transfers have their own references and are cancelled afterwards where the switch allows it; the output
-/// lists every probe transfer with its status. Exit code 1: the profile relies on a capability that the switch
+/// Probe transfers have their own references and are cancelled afterwards where the switch allows it. At a switch
+/// without a cancel they settle, pay the destination account, and are exceptions of the service, because no payment
+/// belongs to them: such a probe needs --yes. The output lists every probe transfer with its status. Exit code 1: the profile relies on a capability that the switch
 /// lacks, the profile is unsafe, or a probe transfer may settle. Exit code 3: a capability that the profile relies
 /// on could not be measured.
 #[derive(Debug, clap::Args)]
@@ -37,7 +42,7 @@ pub(crate) struct Args {
     /// Let one transfer settle, within 30 seconds, and recall it
     #[arg(long)]
     let_one_settle: bool,
-    /// Send probe transfers to a switch whose address is not this machine's loopback address
+    /// Send probe transfers to a switch that is not on this machine, or whose profile has no cancel
     #[arg(long)]
     yes: bool,
     /// Print one JSON document
@@ -65,14 +70,20 @@ struct ProbeDocument<'a> {
 pub(super) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let switch = args.config.read()?.switch(&args.name)?;
     let base_url = &switch.options.base_url;
-    anyhow::ensure!(
-        args.yes || is_loopback(base_url),
-        "nothing was sent: switch {} at {base_url} is not on this machine; the probe sends up to five transfers of one \
-         minor unit in {} to {}; to send them, add --yes",
-        args.name,
-        args.currency.code(),
-        args.creditor
-    );
+    let what_it_does = announcement(&args, &switch.profile);
+    let confirmation = match (is_loopback(base_url), switch.profile.can_cancel) {
+        (false, _) => Some("is not on this machine"),
+        (true, false) => Some("has no cancel"),
+        (true, true) => None,
+    };
+    if let (false, Some(reason)) = (args.yes, confirmation) {
+        let name = &args.name;
+        anyhow::bail!(
+            "nothing was sent: switch {name} at {base_url} {reason}; {what_it_does}; to send them, add --yes"
+        );
+    }
+    // A remark: the probe needs no stderr.
+    let _ = writeln!(std::io::stderr(), "payctl: {what_it_does}");
     let order = ProbeOrder { creditor: args.creditor.to_string(), currency: args.currency.code().to_owned() };
     let run = uuid::Uuid::new_v4().simple().to_string();
     let http = SwitchHttp::new(&switch.options, order)?;
@@ -112,6 +123,24 @@ pub(super) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
         (true, false) => CommandOutcome::Unknown,
         (true, true) => CommandOutcome::Success,
     })
+}
+
+/// What the probe sends, and what becomes of it.
+fn announcement(args: &Args, profile: &SwitchProfile) -> String {
+    let transfers = format!(
+        "the probe sends up to five transfers of {} to {}",
+        money(1, args.currency.code()),
+        args.creditor
+    );
+    let exceptions = "exceptions for operators to close, because no payment belongs to it: callback_for_unknown_payment \
+                      and transfer_without_payment";
+    match (profile.can_cancel, args.let_one_settle) {
+        (false, _) => format!("{transfers}; without a cancel each settles and leaves {exceptions}"),
+        (true, true) => {
+            format!("{transfers} and cancels them, but one settles, is recalled, and leaves {exceptions}")
+        }
+        (true, false) => format!("{transfers} and cancels them"),
+    }
 }
 
 fn print(document: &ProbeDocument<'_>, strategy: &str, out: &mut Output<'_>) -> anyhow::Result<()> {
