@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use payment_ledger::{DatabaseOptions, Ledger};
 use payment_protocol::SwitchProfile;
-use payment_protocol::ids::SwitchName;
+use payment_protocol::ids::{AccountId, SwitchName};
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use switch_client::config::SwitchOptions;
@@ -81,6 +81,21 @@ impl Config {
     /// A switch's section is invalid.
     pub(crate) fn switches(&self) -> anyhow::Result<Vec<SwitchConfig>> {
         self.switches.iter().map(|(name, section)| parse(name, section)).collect()
+    }
+
+    /// The switch that serves a destination; `None` if no route matches. The longest prefix wins.
+    ///
+    /// # Errors
+    /// A switch's section is invalid.
+    pub(crate) fn switch_of(&self, destination: &AccountId) -> anyhow::Result<Option<SwitchConfig>> {
+        let longest = |switch: &SwitchConfig| {
+            let matching =
+                switch.options.routes.iter().filter(|prefix| destination.as_str().starts_with(*prefix));
+            matching.map(String::len).max()
+        };
+        let switches = self.switches()?.into_iter();
+        let serving = switches.filter_map(|switch| longest(&switch).map(|length| (length, switch)));
+        Ok(serving.max_by_key(|(length, _)| *length).map(|(_, switch)| switch))
     }
 
     /// The switch with this name.

@@ -208,6 +208,20 @@ async fn payctl_trigger_refuses_a_switch_that_is_not_a_mock_switch_of_this_machi
 }
 
 #[tokio::test]
+async fn payctl_trigger_refuses_a_case_that_the_destinations_switch_cannot_show() {
+    let trigger = async |case: &str, destination: &str| {
+        let mut command = command(&["trigger", case, "--to", destination, "--config", CONFIG]);
+        CommandResult::of(command.output().await.unwrap()).refused()
+    };
+    let refused = trigger("sla-expires", "AT-ERIN-EUR").await;
+    let expected = "nothing was triggered: the case sla-expires needs a cancel at the switch, which the profile of switch sepa excludes; \
+                    pay an account of another switch (--to), or start ./dev up without --rail and --strategy";
+    assert!(refused.contains(expected), "{refused}");
+    let refused = trigger("unavailable-twice", "AT-ERIN-EUR").await;
+    assert!(refused.contains("needs a second submit attempt"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_payctl_probe_recognises_the_rail_whose_shape_a_switch_has() {
     let rails = [
         (Rail::SctInst, "sct_inst", "DEMODEFF"),

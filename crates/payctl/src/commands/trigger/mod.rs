@@ -28,7 +28,7 @@ use crate::outcome::{CommandOutcome, EXIT_CODES};
 use crate::output::Output;
 use crate::table::{Align, Table};
 
-use cases::CASES;
+use cases::{CASES, Case};
 use play::Play;
 
 /// Time for the answer of a mock switch.
@@ -37,7 +37,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Make a failure case happen on the demo, or send a webhook event; without a name, list the cases
 ///
 /// A case makes a payment whose amount makes the mock switch misbehave, kills workers of this machine and freezes the account,
-/// as the case asks for, narrates it, and compares the books. It runs only where every switch is a mock switch of this machine.
+/// as the case asks for, narrates it, and compares the books. It runs only where every switch is a mock switch of this machine, and
+/// only if the switch of the destination has what the case shows: a rail has no cancel, for example.
 ///
 /// The name of a kind of event, like transfer_failed, sends the example of that kind, signed, to the URL of --forward-to; no
 /// payment is made.
@@ -76,6 +77,7 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     let case = cases::find(name)
         .with_context(|| format!("there is no case {name}; payctl trigger without a name lists them"))?;
     let config = args.config.read()?;
+    require_needs(case, &config, &args.to)?;
     refuse_real_switches(&config).await?;
     let ledger = config.ledger().await?;
     let api = args.api.client()?;
@@ -102,6 +104,21 @@ fn list() -> Table<4> {
         table.row([case.name, &source, case.ends.as_str(), case.text]);
     }
     table
+}
+
+/// Fails if the switch of the destination lacks what the case shows.
+fn require_needs(case: &Case, config: &Config, destination: &AccountId) -> anyhow::Result<()> {
+    // The API refuses a destination without a switch.
+    let Some(switch) = config.switch_of(destination)? else { return Ok(()) };
+    let unmet = case.needs.iter().find(|need| !need.is_met(&switch.profile));
+    let Some(need) = unmet else { return Ok(()) };
+    anyhow::bail!(
+        "nothing was triggered: the case {} needs {}, which the profile of switch {} excludes; pay an account of another switch \
+         (--to), or start ./dev up without --rail and --strategy",
+        case.name,
+        need.text(),
+        switch.profile.switch,
+    )
 }
 
 /// Fails unless every configured switch is a mock switch of this machine: a case moves money and kills workers.
