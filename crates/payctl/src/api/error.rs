@@ -8,6 +8,9 @@ use crate::output::escape_control;
 /// Longest excerpt of a response that is not a problem document, in characters.
 const EXCERPT_CHARS_MAX: usize = 200;
 
+/// Codes of a new payment that a kill switch, or the bank's claims, refuse before anything is stored.
+const SUSPENDED: [&str; 2] = ["switch_stopped", "corridor_stopped"];
+
 /// A failed API call.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
@@ -29,7 +32,12 @@ pub(crate) enum ApiError {
     },
     /// The API answered with an error status.
     #[error("the payments API refused the request with {status}: {message}")]
-    Refused { status: StatusCode, message: String },
+    Refused {
+        status: StatusCode,
+        message: String,
+        /// The problem says that nothing was done, in spite of a status that leaves it open.
+        is_without_effect: bool,
+    },
     /// The API answered with success and a body that cannot be parsed.
     #[error("the response of {url} is not a document of the payments API; check --url (PAYMENTS_API_URL)")]
     Unreadable {
@@ -53,12 +61,13 @@ impl ApiError {
     pub(super) fn refused(status: StatusCode, body: &str) -> Self {
         let problem: ProblemDocument = serde_json::from_str(body).unwrap_or_default();
         let text = problem.detail.or(problem.title);
+        let is_without_effect = problem.code.as_deref().is_some_and(|code| SUSPENDED.contains(&code));
         let message = match (problem.code, text) {
             (Some(code), Some(text)) => format!("{text} ({code})"),
             (Some(text), None) | (None, Some(text)) => text,
             (None, None) => body.chars().take(EXCERPT_CHARS_MAX).collect(),
         };
-        Self::Refused { status, message: escape_control(&message) }
+        Self::Refused { status, message: escape_control(&message), is_without_effect }
     }
 
     /// Whether a request that changes state may have taken effect nevertheless.
@@ -66,7 +75,9 @@ impl ApiError {
         match self {
             Self::Unreachable { .. } => false,
             Self::NoResponse { .. } | Self::Unreadable { .. } => true,
-            Self::Refused { status, .. } => status.is_server_error() || *status == StatusCode::CONFLICT,
+            Self::Refused { status, is_without_effect, .. } => {
+                !is_without_effect && (status.is_server_error() || *status == StatusCode::CONFLICT)
+            }
         }
     }
 
@@ -121,6 +132,11 @@ mod tests {
                 (may_have_taken_effect, transient),
                 "{status}"
             );
+        }
+        for code in SUSPENDED {
+            let body = format!(r#"{{"code":"{code}"}}"#);
+            let stopped = ApiError::refused(StatusCode::SERVICE_UNAVAILABLE, &body);
+            assert!(!stopped.may_have_taken_effect() && stopped.is_transient(), "{code}");
         }
     }
 }

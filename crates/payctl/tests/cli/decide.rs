@@ -223,4 +223,6 @@ async fn payctl_refuses_a_decision_about_an_open_payment_or_an_unknown_id() {
         let error = decide(&bank, &args, "Ann", &[]).await.refused();
         assert!(error.contains(refusal), "{refusal}: {error}");
     }
+    let error = decide(&bank, &["close", "99"], "Ann", &["--evidence", "x"]).await.refused();
+    assert!(error.contains("payctl decide close takes no --evidence; write it into --reason"), "{error}");
 }

@@ -3,7 +3,7 @@
 use payment_protocol::action::Correction;
 use serde_json::json;
 
-use super::{ExceptionArgs, PaymentArgs, not_decided};
+use super::{CloseArgs, ExceptionArgs, PaymentArgs, not_decided};
 use crate::document;
 use crate::outcome::CommandOutcome;
 use crate::output::{Output, escape_control};
@@ -53,8 +53,8 @@ pub(super) async fn open(args: &PaymentArgs, out: &mut Output<'_>) -> anyhow::Re
 }
 
 /// Closes an exception; moves no money.
-pub(super) async fn close(args: &ExceptionArgs, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
-    let ExceptionArgs { exception, evidence, config, operator } = args;
+pub(super) async fn close(args: &CloseArgs, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+    let CloseArgs { exception, evidence, config, operator } = args;
     anyhow::ensure!(evidence.is_none(), "payctl decide close takes no --evidence; write it into --reason");
     let ledger = config.read()?.ledger().await?;
     let closed = ledger.close_exception(*exception, &operator.by, &operator.reason).await;

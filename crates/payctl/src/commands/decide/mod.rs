@@ -56,7 +56,7 @@ enum Command {
     /// Open an exception about an ended payment, of which an operator knows what no report says, so that a correction can be proposed
     OpenException(PaymentArgs),
     /// Close an exception that needs no correction; moves no money and needs no confirmation
-    Close(ExceptionArgs),
+    Close(CloseArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -90,6 +90,20 @@ struct ExceptionArgs {
     exception: i64,
     /// Evidence of how the transfer ended, and where it is kept; required for late-debit and return-credit
     #[arg(long, value_name = "TEXT")]
+    evidence: Option<String>,
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+struct CloseArgs {
+    /// Number of the exception, as `payctl exceptions` lists it
+    exception: i64,
+    /// Refused, with what to do instead: a closed exception has no evidence beside its reason
+    #[arg(long, value_name = "TEXT", hide = true)]
     evidence: Option<String>,
     #[command(flatten)]
     config: ConfigArgs,
