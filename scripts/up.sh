@@ -9,15 +9,23 @@ up() {
       --once) kind=once ;;
       --observe) observes=yes ;;
       --strategy)
-        strategy=${2:-none}
-        [ $# = 1 ] || shift
+        name_after "$@"
+        strategy=$REPLY
+        shift
         ;;
-      --strategy=*) strategy=${1#*=} ;;
+      --strategy=*)
+        name_after --strategy "${1#*=}"
+        strategy=$REPLY
+        ;;
       --rail)
-        rail=${2:-none}
-        [ $# = 1 ] || shift
+        name_after "$@"
+        rail=$REPLY
+        shift
         ;;
-      --rail=*) rail=${1#*=} ;;
+      --rail=*)
+        name_after --rail "${1#*=}"
+        rail=$REPLY
+        ;;
       --workers)
         workers=${2:-}
         [ $# = 1 ] || shift
@@ -76,6 +84,15 @@ up() {
   fi
   print_addresses
   watch_processes
+}
+
+# name_after OPTION [NAME]..: leaves the name of a submit strategy or a rail in REPLY; another option is no name.
+name_after() {
+  REPLY=${2:-}
+  case $1,$REPLY in
+    --strategy, | --strategy,-*) fail "--strategy takes a name; choose one of: $strategy_names" ;;
+    --rail, | --rail,-*) fail "--rail takes a name; choose one of: $rail_names" ;;
+  esac
 }
 
 # The kept book of the first switch has transfers as one kind of switch records them: another kind could not read them.
