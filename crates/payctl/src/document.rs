@@ -17,6 +17,18 @@ pub(crate) fn money(amount_minor: i64, currency: &str) -> String {
     }
 }
 
+/// A number with its noun, `1 workflow` or `2 workflows`.
+pub(crate) fn counted(number: impl Into<i128>, noun: &str) -> String {
+    let number = number.into();
+    let plural = match (number, noun.strip_suffix('y'), noun.ends_with('h')) {
+        (1, _, _) => noun.to_owned(),
+        (_, Some(stem), _) => format!("{stem}ies"),
+        (_, None, true) => format!("{noun}es"),
+        (_, None, false) => format!("{noun}s"),
+    };
+    format!("{number} {plural}")
+}
+
 /// Formats a sum over many payments, which may exceed one amount's range.
 pub(crate) fn total(amount_minor: i128, currency: &str) -> String {
     i64::try_from(amount_minor).map_or_else(
@@ -155,5 +167,12 @@ mod tests {
     #[test]
     fn payctl_prints_operator_actions_as_typed_on_the_command_line() {
         assert_eq!(actions(&[Action::RetryCancel, Action::Debit]), "retry-cancel, debit");
+    }
+
+    #[test]
+    fn payctl_counts_with_the_singular_and_the_plural() {
+        let counts = [(1, "workflow"), (0, "workflow"), (1, "entry"), (2, "entry"), (2, "batch")]
+            .map(|(number, noun)| counted(number, noun));
+        assert_eq!(counts, ["1 workflow", "0 workflows", "1 entry", "2 entries", "2 batches"]);
     }
 }

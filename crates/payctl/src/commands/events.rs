@@ -10,6 +10,7 @@ use payment_ledger::operator::decisions::validate_operator_and_reason;
 use serde_json::{Value, json};
 
 use crate::config::ConfigArgs;
+use crate::document::counted;
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{self as tables, Align, Table};
@@ -101,7 +102,7 @@ pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Resul
             let ledger = config.read()?.ledger().await?;
             let since = Duration::from_secs(u64::try_from(since).context("--since must not be negative")?);
             let events = outbox::operator::republish(ledger.pool(), since).await?;
-            out.write_line(format_args!("{events} events queued to be published again"))?;
+            out.write_line(format_args!("{} queued to be published again", counted(events, "event")))?;
             Ok(CommandOutcome::Success)
         }
     }

@@ -6,6 +6,7 @@ use reconciliation::{Reconciler, ReconciliationReport};
 use workflow_api::PaymentWorkflows;
 
 use crate::config::ConfigArgs;
+use crate::document::counted;
 use crate::outcome::{CommandOutcome, EXIT_CODES};
 use crate::output::Output;
 use crate::table::{Align, Table};
@@ -66,8 +67,10 @@ pub(super) fn outcome(differences: u64, report: &ReconciliationReport) -> Comman
 pub(super) fn print(report: &ReconciliationReport, out: &mut Output<'_>) -> anyhow::Result<()> {
     let ReconciliationReport { reconciliation_id, payments, lines, new_lines, workflows, .. } = report;
     out.write_line(format_args!(
-        "reconciliation run {reconciliation_id} compared {payments} payments, {lines} statement lines ({new_lines} new) and \
-         {workflows} workflows"
+        "reconciliation run {reconciliation_id} compared {}, {} ({new_lines} new) and {}",
+        counted(*payments, "payment"),
+        counted(*lines, "statement line"),
+        counted(*workflows, "workflow")
     ))?;
     if let Some(since) = report.window_began_at {
         out.write_line(format_args!(
@@ -83,7 +86,8 @@ pub(super) fn print(report: &ReconciliationReport, out: &mut Output<'_>) -> anyh
     }
     out.write_line("")?;
     if report.closed_before > 0 {
-        out.write_line(format_args!("{} differences were closed by operators before", report.closed_before))?;
+        let differences = counted(report.closed_before, "difference");
+        out.write_line(format_args!("operators have closed {differences} before"))?;
     }
     if report.drift_count() == 0 {
         out.write_line("no drift")?;
@@ -95,8 +99,8 @@ pub(super) fn print(report: &ReconciliationReport, out: &mut Output<'_>) -> anyh
     let listed = report.findings.len() as u64;
     if listed < report.drift_count() {
         out.write_line(format_args!(
-            "{listed} of {} drifts are listed; see all: payctl exceptions",
-            report.drift_count()
+            "{listed} of {} listed; see all: payctl exceptions",
+            counted(report.drift_count(), "drift")
         ))?;
     }
     Ok(())

@@ -7,6 +7,7 @@ use reconciliation::restore::RestoreReport;
 use super::reconcile;
 use crate::age;
 use crate::config::ConfigArgs;
+use crate::document::counted;
 use crate::outcome::{CommandOutcome, EXIT_CODES};
 use crate::output::Output;
 use crate::table::{Align, Table};
@@ -44,7 +45,8 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
 
 fn print(report: &RestoreReport, out: &mut Output<'_>) -> anyhow::Result<()> {
     let RestoreReport { since, marked, transfers_without_attempt, .. } = report;
-    out.write_line(format_args!("marked {marked} open payments; commits may be lost since {since}"))?;
+    let marked = counted(*marked, "open payment");
+    out.write_line(format_args!("marked {marked}; commits may be lost since {since}"))?;
     reconcile::print(&report.reconciliation, out)?;
     out.write_line("")?;
     if *transfers_without_attempt == 0 {
@@ -52,8 +54,9 @@ fn print(report: &RestoreReport, out: &mut Output<'_>) -> anyhow::Result<()> {
     } else {
         let listed = &report.first_transfers_without_attempt;
         out.write_line(format_args!(
-            "{transfers_without_attempt} transfers without a recorded attempt, {} listed; an open payment follows the switch's \
+            "{} without a recorded attempt, {} listed; an open payment follows the switch's \
              answer to its cancel\n{}",
+            counted(*transfers_without_attempt, "transfer"),
             listed.len(),
             transfers(listed)
         ))?;

@@ -33,8 +33,8 @@ async fn payctl_restore_check_marks_open_payments_and_lists_differences() {
         "not compared: workflows: ",
         "not compared: ended workflows: ",
         "mock settled transfer ",
-        "(tx_gone:submit) of 700 EUR",
-        "1 transfers without a recorded attempt, 1 listed",
+        "(tx_gone:submit) of 7.00 EUR",
+        "1 transfer without a recorded attempt, 1 listed",
         &format!("\n{}   reserved   mock     ", open.id),
         &format!("\n{}   cancelled   mock     2", ended.id),
         "ask its operators for transfers since then",
@@ -71,7 +71,7 @@ async fn payctl_restore_check_names_a_switch_without_a_statement() {
     command.env("PAYMENTS_SWITCHES__MOCK__PROFILE__HAS_STATEMENT", "false");
     let result = CommandResult::of(command.output().await.unwrap());
     assert_eq!(result.code, Some(3), "{result:?}");
-    assert!(result.stdout.starts_with("marked 1 open payments; "), "{result:?}");
+    assert!(result.stdout.starts_with("marked 1 open payment; "), "{result:?}");
     assert!(result.stdout.contains("not compared: mock: the switch has no statement\n"), "{result:?}");
 }
 

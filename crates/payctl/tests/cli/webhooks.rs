@@ -112,7 +112,7 @@ async fn payctl_replays_failed_webhook_deliveries() {
     let id = webhooks.endpoint.as_str();
     assert_eq!(
         webhooks.run(&["replay", id, "--failed-since", "1h"]).await.success(),
-        format!("1 failed deliveries queued for webhook endpoint {id}\n")
+        format!("1 failed delivery queued for webhook endpoint {id}\n")
     );
     assert_eq!(webhooks.failed().await, 0);
     let output = webhooks.run(&["replay", id, "pay_1:transfer_sent"]).await.success();

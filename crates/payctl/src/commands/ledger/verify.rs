@@ -6,6 +6,7 @@ use payment_ledger::audit::seal::verify::VerificationReport;
 use serde_json::{Value, json};
 
 use crate::database::DatabaseArgs;
+use crate::document::counted;
 use crate::outcome::{CommandOutcome, EXIT_CODES};
 use crate::output::Output;
 use crate::table::{Align, Table};
@@ -52,7 +53,9 @@ fn print(verified: &VerificationReport, out: &mut Output<'_>) -> anyhow::Result<
     }
     let VerificationReport { entries, batches, unsealed, found, .. } = verified;
     out.write_line(format_args!(
-        "verified {entries} entries in {batches} sealed batches; not sealed yet: {unsealed}; findings: {found}"
+        "verified {} in {}; not sealed yet: {unsealed}; findings: {found}",
+        counted(*entries, "entry"),
+        counted(*batches, "sealed batch")
     ))?;
     match verified.head {
         Some(head) => out.write_line(format_args!("head {head}"))?,

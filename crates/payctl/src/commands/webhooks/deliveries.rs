@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{age_of, read_endpoint, require_active};
 use crate::database::DatabaseArgs;
+use crate::document::counted;
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{self as tables, Align, Table};
@@ -87,7 +88,10 @@ pub(super) async fn replay_failed(
             break;
         }
     }
-    out.write_line(format_args!("{replayed} failed deliveries queued for webhook endpoint {id}"))?;
+    out.write_line(format_args!(
+        "{} queued for webhook endpoint {id}",
+        counted(replayed, "failed delivery")
+    ))?;
     Ok(CommandOutcome::Success)
 }
 
