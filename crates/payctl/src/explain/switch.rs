@@ -140,7 +140,7 @@ pub(super) async fn query(
         timeout(TIMEOUT, request).await.map_err(|_| "the switch gave no answer within 15 s".to_owned())?;
     // As the service reads it: a code of the switch's may say nothing about the transfer.
     match profile.read_query_answer(reply.answer) {
-        QueryAnswer::NoAnswer { detail } => Err(format!("the switch gave no answer: {detail}")),
+        QueryAnswer::NoAnswer { detail } => Err(format!("the switch gave no definite answer: {detail}")),
         QueryAnswer::OurFault { detail } => Err(format!("the switch refused the query: {detail}")),
         // The lookup reads a bounded part of the statement after the settlement; reconciliation has read all of it.
         QueryAnswer::Settled(report)

@@ -88,6 +88,13 @@ impl Bank {
             .unwrap();
     }
 
+    /// Executes SQL statements in one transaction.
+    pub(crate) async fn sql(&self, statements: &'static str) {
+        let mut tx = self.ledger.pool().begin().await.unwrap();
+        sqlx::raw_sql(statements).execute(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
     /// A reserved payment whose one submit attempt was accepted.
     pub(crate) async fn submitted(&self, key: &str) -> SamplePayment {
         let sample = self.reserved(key).await;

@@ -54,6 +54,28 @@ async fn payctl_show_finds_every_invariant_holding_for_a_settled_payment() {
 }
 
 #[tokio::test]
+async fn payctl_shows_the_queries_that_a_switch_limits() {
+    let bank = Bank::open().await;
+    let payment = bank.submitted("one").await;
+    let unlimited = bank.json(&["show", payment.id.as_str()]).await;
+    assert_eq!(unlimited["payment"]["queries"], 0);
+    bank.sql(
+        "SET LOCAL session_replication_role = replica;
+         INSERT INTO switch_profiles SELECT switch_profile_hash(p), p
+         FROM (SELECT profile || '{\"asks_max\": 3}' AS p FROM switch_profiles) AS limited;
+         UPDATE payments SET asks = 2, last_asked_at = '2026-01-02T03:04:05Z',
+                profile_hash = (SELECT profile_hash FROM switch_profiles WHERE profile ? 'asks_max')",
+    )
+    .await;
+    let output = bank.payctl(&["show", payment.id.as_str()]).await.success();
+    let words = output.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains(" queries 2 of 3, the last one at 2026-01-02T03:04:05Z switch reports "),
+        "{output}"
+    );
+}
+
+#[tokio::test]
 async fn s0_7_payctl_shows_the_release_of_a_settled_transfer_first() {
     let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
     let bank = Bank::with_switch(&mock.url).await;
@@ -141,7 +163,7 @@ async fn payctl_shows_needs_operator_with_reason_and_allowed_actions() {
         "needs_operator for ",
         "; reason: not_found_is_inconclusive",
         "retry-cancel, debit, release; next: payctl decide ",
-        "unavailable: the switch gave no answer: no connection",
+        "unavailable: the switch gave no definite answer: no connection",
         "needs an operator: not_found_is_inconclusive",
     ] {
         assert!(output.contains(part), "{part}\n{output}");

@@ -63,6 +63,8 @@ fn payment(ledger: &LedgerExplanation) -> Value {
         "final_status_source": row.final_status_source,
         "valid_until": row.valid_until,
         "started_at": row.started_at,
+        "queries": row.queries,
+        "last_query_at": row.last_query_at,
     });
     if let (Some(payment), Value::Object(fields)) = (payment.as_object_mut(), operator_fields) {
         payment.extend(fields);

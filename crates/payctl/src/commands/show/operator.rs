@@ -99,6 +99,7 @@ fn fields(explanation: &PaymentExplanation) -> Table<2> {
     fields.add_some("recall", recall(explanation).as_deref());
     fields.add("switch", &format!("{}, strategy {}", view.switch, row.profile.strategy));
     fields.add("final status", &final_status(&explanation.ledger));
+    fields.add_some("queries", queries(explanation).as_deref());
     fields.add(
         "switch reports",
         &match &explanation.switch {
@@ -170,6 +171,20 @@ fn recall(explanation: &PaymentExplanation) -> Option<String> {
     let due = if recall.status.is_finished() { String::new() } else { due };
     let detail = recall.detail.as_ref().map(|detail| format!("; {detail}")).unwrap_or_default();
     Some(format!("{}, {sent}{due}{detail}", recall.status))
+}
+
+/// The service's queries of the transfer, where the switch limits them.
+fn queries(explanation: &PaymentExplanation) -> Option<String> {
+    let row = &explanation.ledger.payment;
+    if !row.profile.counts_queries() {
+        return None;
+    }
+    let of = match row.profile.asks_max {
+        0 => String::new(),
+        max => format!(" of {max}"),
+    };
+    let last = row.last_query_at.map(|at| format!(", the last one at {at}")).unwrap_or_default();
+    Some(format!("{}{of}{last}", row.queries))
 }
 
 fn final_status(ledger: &LedgerExplanation) -> String {

@@ -81,6 +81,10 @@ pub struct PaymentRow {
     pub valid_until: Timestamp,
     /// When it was started.
     pub started_at: Option<Timestamp>,
+    /// Queries of the transfer; counted only where the profile limits them.
+    pub queries: i32,
+    /// When the last of them was allowed.
+    pub last_query_at: Option<Timestamp>,
 }
 
 /// One submit attempt.

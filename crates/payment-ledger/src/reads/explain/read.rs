@@ -22,7 +22,8 @@ pub(super) async fn row(
                   p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
                   p.ended_at, p.restored_at, p.returned_minor, p.needs_operator_since, o.reason AS "refusal?",
                   p.tenant_id, p.client_id, p.profile_hash, p.resume_count, p.run_id, p.attempts, p.first_attempt_at,
-                  p.submit_deadline, p.rail_id, p.cancelling_since, p.final_status, p.final_status_source, p.valid_until, p.started_at
+                  p.submit_deadline, p.rail_id, p.cancelling_since, p.final_status, p.final_status_source, p.valid_until, p.started_at,
+                  p.asks, p.last_asked_at
            FROM payments p
            LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
            WHERE p.payment_id = $1"#,
@@ -57,6 +58,8 @@ pub(super) async fn row(
         final_status_source: row.final_status_source.clone(),
         valid_until: row.valid_until.to_jiff(),
         started_at: row.started_at.map(|at| at.to_jiff()),
+        queries: row.asks,
+        last_query_at: row.last_asked_at.map(|at| at.to_jiff()),
         view: view!(row),
     }))
 }
