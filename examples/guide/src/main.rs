@@ -40,7 +40,7 @@ enum Command {
         #[arg(value_parser = clap::value_parser!(u8).range(1..=6))]
         step: u8,
     },
-    /// Run the worker alone, until it is killed
+    /// Run the worker alone, until Ctrl-C
     Worker,
 }
 
@@ -54,6 +54,7 @@ async fn main() -> anyhow::Result<()> {
     let client = worker::connect(&cli.address).await?;
     let mut worker = worker::build(&client, &cli.queue, books)?;
     let Command::Run { step } = cli.command else {
+        writeln!(std::io::stdout(), "the worker of the task queue {} runs; Ctrl-C ends it", cli.queue)?;
         return Ok(worker.run().await?);
     };
     let shut_down = worker.shutdown_handle();
