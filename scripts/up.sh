@@ -97,12 +97,16 @@ name_after() {
 
 # The kept book of the first switch has transfers as one kind of switch records them: another kind could not read them.
 require_same_switch() {
-  local kept file=$dev_dir/strategy
+  local kept option file=$dev_dir/strategy
   persistent_cluster_folder
   if [ -d "$REPLY/data" ] && [ -s "$file" ]; then
     kept=$(sed -n 1p "$file")
+    case $kept in
+      "rail "*) option="--rail ${kept#rail }" ;;
+      *) option="--strategy $kept" ;;
+    esac
     [ "$kept" = "$1" ] ||
-      fail "the kept payments are of the switch '$kept'; run './dev up' with the same --strategy or --rail, or delete them first with './dev reset'"
+      fail "the kept payments were made with $option; run './dev up $option', or delete them first with './dev reset'"
   fi
   printf '%s\n' "$1" >"$file"
 }
