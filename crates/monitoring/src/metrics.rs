@@ -57,7 +57,7 @@ pub const METRICS: &[MetricEntry] = &[
     // Open payments, holds, exceptions, kill switches and limits: exported by the process that does not depend on Temporal.
     entry(&[BackgroundWorker], Gauge, "payments_open", &["state"], "payments", "Payments that have not ended, by state; every open state is present"),
     entry(&[BackgroundWorker], Gauge, "payments_open_oldest_seconds", &["state"], "seconds", "Time since the acceptance of the oldest open payment in the state; 0 if none exists"),
-    entry(&[BackgroundWorker], Gauge, "payments_open_idle_seconds", &["state"], "seconds", "Longest time that an open payment of the state has not moved: since its last step, the begin of its cancel, or the time it first needed an operator; of a cancel, less the time by which `alert_after_ms` of the payment's switch exceeds 15 minutes; 0 without such a payment"),
+    entry(&[BackgroundWorker], Gauge, "payments_open_idle_seconds", &["state"], "seconds", "Longest time that an open payment of the state has not moved: since its last step, its first cancel attempt, or the time it first needed an operator; of a cancel, less the time by which `alert_after_ms` of the payment's switch exceeds 15 minutes; 0 without such a payment"),
     entry(&[BackgroundWorker], Gauge, "payments_needing_operator", &["reason"], "payments", "Payments in the state needs_operator, by operator reason; every reason is present"),
     entry(&[BackgroundWorker], Gauge, "payments_needing_operator_oldest_seconds", &["reason"], "seconds", "Longest time that a payment has needed an operator for the reason; 0 without such a payment"),
     entry(&[BackgroundWorker], Gauge, "payments_alerted", &["kind"], "payments", "Open payments with a recorded alert, by kind of alert; every kind is present"),

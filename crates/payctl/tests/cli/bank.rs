@@ -90,9 +90,7 @@ impl Bank {
 
     /// Executes SQL statements in one transaction.
     pub(crate) async fn sql(&self, statements: &'static str) {
-        let mut tx = self.ledger.pool().begin().await.unwrap();
-        sqlx::raw_sql(statements).execute(&mut *tx).await.unwrap();
-        tx.commit().await.unwrap();
+        sqlx::raw_sql(statements).execute(self.ledger.pool()).await.unwrap();
     }
 
     /// A reserved payment whose one submit attempt was accepted.

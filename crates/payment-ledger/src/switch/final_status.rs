@@ -8,7 +8,6 @@ use payment_protocol::cancel::VoidReason;
 use payment_protocol::exception::ExceptionKind;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::PaymentId;
-use payment_protocol::money::{format_major, parse_currency};
 use payment_protocol::reject::Reject;
 use payment_protocol::report::{Difference, SettledReport};
 use payment_protocol::returns::Posting;
@@ -16,6 +15,7 @@ use payment_protocol::rules::{self, FinalStatusRuling};
 use sqlx::PgConnection;
 
 use super::returns;
+use crate::amount_text::amount;
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::cancel::is_accepted;
 use crate::transaction::LedgerTransaction;
@@ -405,12 +405,4 @@ pub(crate) async fn write(
     .execute(&mut *tx)
     .await?;
     Ok(())
-}
-
-/// An amount in major units; in minor units if the currency is unknown.
-fn amount(minor: i64, currency: &str) -> String {
-    match parse_currency(currency) {
-        Ok(currency_known) => format!("{} {currency}", format_major(minor, currency_known)),
-        Err(_) => format!("{minor} minor units of {currency:?}"),
-    }
 }
