@@ -88,7 +88,7 @@ impl Bank {
             .unwrap();
     }
 
-    /// Executes SQL statements in one transaction.
+    /// Executes SQL statements.
     pub(crate) async fn sql(&self, statements: &'static str) {
         sqlx::raw_sql(statements).execute(self.ledger.pool()).await.unwrap();
     }

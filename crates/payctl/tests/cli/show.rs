@@ -60,11 +60,13 @@ async fn payctl_shows_the_queries_that_a_switch_limits() {
     let unlimited = bank.json(&["show", payment.id.as_str()]).await;
     assert_eq!(unlimited["payment"]["queries"], 0);
     bank.sql(
-        "SET LOCAL session_replication_role = replica;
+        "BEGIN;
+         SET LOCAL session_replication_role = replica;
          INSERT INTO switch_profiles SELECT switch_profile_hash(p), p
          FROM (SELECT profile || '{\"asks_max\": 3}' AS p FROM switch_profiles) AS limited;
          UPDATE payments SET asks = 2, last_asked_at = '2026-01-02T03:04:05Z',
-                profile_hash = (SELECT profile_hash FROM switch_profiles WHERE profile ? 'asks_max')",
+                profile_hash = (SELECT profile_hash FROM switch_profiles WHERE profile ? 'asks_max');
+         COMMIT",
     )
     .await;
     let output = bank.payctl(&["show", payment.id.as_str()]).await.success();
