@@ -19,7 +19,7 @@ use payment_explorer::{coverage, profiles};
 /// outcomes and branches.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Walk further: several hours instead of a minute or two
+    /// Walk further: the long list of walks, for hours, instead of the short one, for minutes
     #[arg(long)]
     deep: bool,
     /// With --deep: only these walks of its list, like 1-40, so that a long run can be made in parts

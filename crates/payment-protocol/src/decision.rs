@@ -177,7 +177,10 @@ async fn debit<P: DecisionPort>(
             .await;
         }
         Some(QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail }) if remembers => {
-            return refuse(port, format!("the query at the switch failed: {detail}")).await;
+            let detail = format!(
+                "there is no definite answer of the switch: {detail}; propose the decision again later"
+            );
+            return refuse(port, detail).await;
         }
         // The switch has no answer, or is silent or undecided beyond its retention: the evidence counts.
         Some(

@@ -30,7 +30,10 @@ impl Look {
             (listed, None) => match self.not_asked {
                 Some(AskRuling::TooEarly { wait_ms }) => Some(SwitchResponse {
                     answer: QueryAnswer::NoAnswer {
-                        detail: format!("the switch may be queried in {wait_ms} ms"),
+                        detail: format!(
+                            "no query was sent: the switch allows one in {} s",
+                            wait_ms.div_ceil(1_000)
+                        ),
                     },
                     switch_now_ms: None,
                     // The switch will answer: until then its silence proves nothing, as of a young transfer.

@@ -167,7 +167,7 @@ pub(crate) async fn begin_compensation(
 
 /// The line of the timeline when a compensation begins.
 pub(crate) fn compensation_line(cause: &Cause) -> String {
-    format!("cancelling at the switch: {cause}")
+    format!("cancelling: {cause}")
 }
 
 /// The first submit attempt of a payment.

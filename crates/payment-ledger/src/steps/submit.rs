@@ -155,7 +155,7 @@ impl Ledger {
                 format!("the switch refused the transfer: {reject}")
             }
             SendAnswer::Unknown { detail } => {
-                format!("submit attempt {attempt} got no answer: {detail}")
+                format!("submit attempt {attempt} got no definite answer: {detail}")
             }
         };
         show_submitted(&mut tx, &locked, matches!(answer, SendAnswer::Accepted), &event).await?;
