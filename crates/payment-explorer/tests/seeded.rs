@@ -18,6 +18,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 struct Bug {
     name: String,
@@ -146,13 +148,33 @@ fn build(bugs: &[Bug]) -> PathBuf {
     target.join("debug")
 }
 
+/// Runs `work` for each item, as many at once as there are cores; the results are in the order of the items. A walk uses one core.
+fn on_every_core<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let taken = std::iter::from_fn(|| {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            items.get(n).map(|item| (n, work(item)))
+        });
+        taken.collect::<Vec<_>>()
+    };
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let mut results: Vec<(usize, R)> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(run)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    results.sort_by_key(|(n, _)| *n);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
 #[test]
 fn r38_the_explorer_finds_every_seeded_bug_of_the_protocol() {
     let bugs = bugs();
     let programs = build(&bugs);
     let (mut wrong, mut sequences) = (Vec::new(), Vec::new());
-    for bug in &bugs {
-        let walked = Command::new(programs.join(&bug.name)).args(&bug.walk).output().unwrap();
+    let outputs =
+        on_every_core(&bugs, |bug| Command::new(programs.join(&bug.name)).args(&bug.walk).output().unwrap());
+    for (bug, walked) in bugs.iter().zip(outputs) {
         let output = String::from_utf8_lossy(&walked.stdout).into_owned();
         let found = output.contains(&format!("\n{} does not hold", bug.violates));
         let steps = steps(&output);
@@ -174,8 +196,12 @@ fn r38_the_explorer_finds_every_seeded_bug_of_the_protocol() {
     let short = |walk: &&Vec<String>| {
         walk.join(" ").contains("--faults 0") || walk.join(" ").contains("--decisions 0")
     };
-    for walk in bugs.iter().map(|bug| &bug.walk).filter(short).collect::<BTreeSet<_>>() {
-        let unchanged = Command::new(env!("CARGO_BIN_EXE_explore")).args(walk).output().unwrap();
+    let walks: BTreeSet<_> = bugs.iter().map(|bug| &bug.walk).filter(short).collect();
+    let walks: Vec<_> = walks.into_iter().collect();
+    let outputs = on_every_core(&walks, |walk| {
+        Command::new(env!("CARGO_BIN_EXE_explore")).args(*walk).output().unwrap()
+    });
+    for (walk, unchanged) in walks.iter().zip(outputs) {
         if !unchanged.status.success() {
             let output = String::from_utf8_lossy(&unchanged.stdout);
             wrong.push(format!("{walk:?} fails without a bug\n{output}"));
