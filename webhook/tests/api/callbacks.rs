@@ -146,14 +146,15 @@ async fn r21b_a_contradicting_callback_is_stored_as_an_exception(pool: PgPool) {
     };
     #[rustfmt::skip]
     let table = [
-        ("evt_1", NORTH, NORTH_SECRET, report("tx_unheard_of", "SUCCESS").to_string(), "callback_for_unknown_payment"),
-        ("evt_2", NORTH, NORTH_SECRET, with("reference", json!("not one of ours")),    "callback_for_unknown_payment"),
-        ("evt_3", NORTH, NORTH_SECRET, with("reference", json!("a\u{0}b")),            "callback_for_unknown_payment"),
-        ("evt_4", NORTH, NORTH_SECRET, with("amount_minor", json!(1_251)),             "confirmation_mismatch"),
-        ("evt_5", NORTH, NORTH_SECRET, with("currency", json!("USD")),                 "confirmation_mismatch"),
-        ("evt_6", SOUTH, SOUTH_SECRET, report(&tx_id, "SUCCESS").to_string(),          "callback_from_other_switch"),
-        ("evt_7", NORTH, NORTH_SECRET, report(&unsent_tx, "SUCCESS").to_string(),      "settled_without_attempt"),
-        ("evt_1", NORTH, NORTH_SECRET, with("reason", json!("another body")),          "callback_event_id_reused"),
+        ("evt_1", NORTH, NORTH_SECRET, report("tx_unheard_of", "SUCCESS").to_string(), Some("callback_for_unknown_payment")),
+        ("evt_2", NORTH, NORTH_SECRET, with("reference", json!("not one of ours")),    Some("callback_for_unknown_payment")),
+        ("evt_3", NORTH, NORTH_SECRET, with("reference", json!("a\u{0}b")),            Some("callback_for_unknown_payment")),
+        // The debit asks the switch first, whose answer decides.
+        ("evt_4", NORTH, NORTH_SECRET, with("amount_minor", json!(1_251)),             None),
+        ("evt_5", NORTH, NORTH_SECRET, with("currency", json!("USD")),                 None),
+        ("evt_6", SOUTH, SOUTH_SECRET, report(&tx_id, "SUCCESS").to_string(),          Some("callback_from_other_switch")),
+        ("evt_7", NORTH, NORTH_SECRET, report(&unsent_tx, "SUCCESS").to_string(),      Some("settled_without_attempt")),
+        ("evt_1", NORTH, NORTH_SECRET, with("reason", json!("another body")),          Some("callback_event_id_reused")),
     ];
     for (event, switch, secret, body, exception) in table {
         let before: Vec<String> = api.exceptions().await;
@@ -164,7 +165,7 @@ async fn r21b_a_contradicting_callback_is_stored_as_an_exception(pool: PgPool) {
             "{event} {body}"
         );
         let mut expected = before;
-        expected.push(exception.to_owned());
+        expected.extend(exception.map(str::to_owned));
         expected.sort();
         assert_eq!(api.exceptions().await, expected, "{event} {body}");
     }
