@@ -322,7 +322,12 @@ mod tests {
         assert_eq!(confirmed(&[("confirm_by_query", above)]), ConfirmByQuery::Above(100_000));
         let limited = [("strategy", "reference".into()), ("asks_max", 3.into())];
         assert_eq!(confirmed(&limited), ConfirmByQuery::Never, "a query is refused when it comes too often");
-        assert_eq!(confirmed(&[("has_callback", false.into())]), ConfirmByQuery::Never);
+        let silent = [("has_callback", false.into())];
+        assert_eq!(
+            confirmed(&silent),
+            ConfirmByQuery::Always,
+            "nor is a callback believed that nobody expects"
+        );
     }
 
     #[test]
