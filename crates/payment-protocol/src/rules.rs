@@ -250,8 +250,8 @@ pub fn is_unconfirmed_return(
         && concerns_the_transfer(returned_report(facts, expected, report, answers_us))
 }
 
-/// Whether the workflow of an open payment receives an unconfirmed callback. It asks the switch until it answers, so that one of each kind is enough: a
-/// flood of them gives the payment no more to do.
+/// Whether the workflow of an open payment receives an unconfirmed callback. It asks the switch until it answers, so that one of each
+/// kind is enough: a flood of them gives the payment no more to do.
 #[must_use]
 pub fn delivers_unconfirmed(facts: &Facts, reported: FinalStatus) -> bool {
     match reported {

@@ -378,8 +378,8 @@ async fn write_and_wake_workflow(
     source: &str,
 ) -> Result<(), LedgerError> {
     write(tx, &locked.payment_id, final_status, source).await?;
-    // A payment that needs an operator no longer polls the switch: a late answer must wake its workflow. The state is
-    // no criterion, since a late cancel attempt may have changed it.
+    // A payment that needs an operator may not poll the switch: a late answer must wake its workflow. The state is no criterion, since a
+    // late cancel attempt may have changed it.
     if locked.needed_operator {
         let id = locked.payment_id.as_str();
         sqlx::query!("INSERT INTO inbox (payment_id, kind) VALUES ($1, 'final_status')", id)

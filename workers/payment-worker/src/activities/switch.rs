@@ -313,8 +313,8 @@ impl SwitchActivities {
         }
     }
 
-    /// Polls once a switch that does not call back. An answer that cannot move the payment is an error, which the
-    /// server retries until the workflow's wait ends.
+    /// Polls once a switch that does not call back, or whose callbacks a query must confirm. An answer that cannot move the payment is an
+    /// error, which the server retries until the workflow's wait ends.
     #[activity(name = "poll")]
     pub async fn poll(
         self: Arc<Self>,
