@@ -4,7 +4,7 @@ use payment_protocol::cancel::SwitchResponse;
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::facts::{FinalStatus, HoldStatus};
 use payment_protocol::port::{
-    CancelOutcome, DebitOutcome, NeedsOperatorOutcome, RecallOutcome, SubmitOutcome,
+    CancelOutcome, DebitOutcome, NeedsOperatorOutcome, RecallOutcome, ReleaseOutcome, SubmitOutcome,
 };
 use payment_protocol::rules::retention_expired;
 use payment_protocol::state::FinalState;
@@ -64,6 +64,7 @@ invariants! {
     BEARER = "I26", "after an advance the bank bears the hold: a release pays the claim and never the customer";
     CHARGED_ONCE = "I27", "the customer is charged at most once, and never paid: an advance is collected only after its transfer settled";
     RETURNED_ONCE = "I30", "a return is booked at most once, never more than was charged, and the end stays settled";
+    REFUSED_RELEASE_WAITS = "I32", "a release that the database refused for good is repeated only after an event";
     CLAIM_IS_VISIBLE = "I28", "a claim is open exactly while the bank has paid; after the end it has an exception";
 }
 
@@ -74,7 +75,7 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
     let before = if before.standby.is_some() && next.standby.is_none() { next } else { before };
     // What two operators move on false evidence is corrected after the end: see `search::is_finished`.
     let decided_falsely = next.was_decided_falsely(model);
-    let checks: [(Violation, bool); 26] = [
+    let checks: [(Violation, bool); 27] = [
         (CONSERVATION, conserved(&next.bank)),
         (DEBITED_XOR_RELEASED, next.bank.journal.debit + releases(&next.bank) <= 1),
         (ONE_EFFECT, one_effect(&next.bank)),
@@ -88,6 +89,7 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
         (FIRST_CAUSE, first_cause_names_the_final_state(before, next)),
         (BOOKS_AGREE, decided_falsely || books_agree(model, next)),
         (COMPENSATION_ORDER, compensated_in_order(model, next)),
+        (REFUSED_RELEASE_WAITS, refused_release_waits(model, next)),
         (WORKFLOW_AGREES, workflow_agrees(model, next)),
         (DETERMINISTIC, deterministic(model, next)),
         (RECALL_ONLY_AFTER_REFUSED_DEBIT, recall_follows_a_refused_debit(model, next)),
@@ -307,6 +309,22 @@ fn harmless(model: &Model, next: &State) -> bool {
 /// Whether a release after a submit follows a definite answer.
 fn compensated_in_order(model: &Model, next: &State) -> bool {
     running(next).all(|running| releases_after_the_switch_answered(model, running))
+}
+
+/// The model refuses a release once; the world refuses it until operators have mended the database. Repeated without an event, it would
+/// fill the workflow's history.
+fn refused_release_waits(model: &Model, next: &State) -> bool {
+    running(next).all(|running| {
+        let progress = model.workflow_at(running.resume, &running.history);
+        let Progress::Awaits(PortCall::Release(_)) = &*progress else { return true };
+        let exchanges = model.exchanges_of(&running.history);
+        let decisive = exchanges.iter().rev().find_map(|exchange| match &exchange.reply {
+            PortReply::Release(ReleaseOutcome::Failed { .. }) => Some(false),
+            PortReply::Wait(_) => Some(true),
+            _ => None,
+        });
+        decisive.unwrap_or(true)
+    })
 }
 
 fn releases_after_the_switch_answered(model: &Model, running: &RunningWorkflow) -> bool {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
+use crate::facts::FinalStatus;
 use crate::payment::InvalidPayment;
 use crate::state::{FinalState, text_enum};
 
@@ -227,6 +228,16 @@ impl OperatorReason {
     #[must_use]
     pub fn follows_return(self) -> bool {
         self != Self::CompensationFailed
+    }
+
+    /// Whether this final status moves the payment. One that does not is for operators alone: the database refused for good what follows
+    /// from it, or the payment needs an operator because of it.
+    #[must_use]
+    pub fn follows(self, final_status: FinalStatus) -> bool {
+        match final_status {
+            FinalStatus::Returned => self.follows_return(),
+            FinalStatus::Settled | FinalStatus::Void => self.follows_switch(),
+        }
     }
 }
 

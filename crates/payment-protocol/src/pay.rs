@@ -351,12 +351,7 @@ async fn await_operator<P: PaymentPort>(
     port.report_status(PaymentState::NeedsOperator, reason.as_str());
     let mut final_status = match port.needs_operator(reason).await {
         NeedsOperatorOutcome::Ended(end) => return already_ended(end),
-        // A return is followed always: it is the end of the transfer.
-        NeedsOperatorOutcome::FinalStatus(final_status)
-            if reason.follows_switch() || final_status == FinalStatus::Returned =>
-        {
-            Some(final_status)
-        }
+        NeedsOperatorOutcome::FinalStatus(final_status) if reason.follows(final_status) => Some(final_status),
         NeedsOperatorOutcome::FinalStatus(_) | NeedsOperatorOutcome::AwaitsOperator => None,
     };
     loop {

@@ -116,16 +116,24 @@ fn a_late_final_status_advances_a_payment_that_needs_an_operator() {
         let (ended_as, called, _) = run_script(0, replies);
         assert_eq!((ended_as.as_str(), called), (end, format!("{BEFORE}{calls}")));
     }
-    // Path C, recall refused: the recorded final status changes nothing.
-    let confirmed = vec![
-        HELD,
-        ACCEPTED,
-        SUCCESS,
-        Reply::Debit(DebitOutcome::Refused { reason: "frozen".into() }),
-        Reply::Recall(RecallOutcome::Refused),
-        recorded(FinalStatus::Settled),
-    ];
-    assert_eq!(run_script(0, confirmed).0, "waits");
+    // Path C, recall refused: the recorded settlement changes nothing, and a return releases the hold.
+    let confirmed = |rest: Vec<Reply>| {
+        let refused = Reply::Debit(DebitOutcome::Refused { reason: "frozen".into() });
+        [vec![HELD, ACCEPTED, SUCCESS, refused, Reply::Recall(RecallOutcome::Refused)], rest].concat()
+    };
+    assert_eq!(run_script(0, confirmed(vec![recorded(FinalStatus::Settled)])).0, "waits");
+    let returned = vec![recorded(FinalStatus::Returned), released(Cause::Returned)];
+    assert_eq!(run_script(0, confirmed(returned)).0, "compensated:returned");
+    // The database refused the release for good: what is recorded does not repeat it, and only an operator does.
+    for final_status in [FinalStatus::Void, FinalStatus::Returned] {
+        let rest = vec![VOID, release_failed(), recorded(final_status), written()];
+        let (end, calls, _) = run_script(0, [vec![HELD, ACCEPTED, SLA], rest].concat());
+        assert_eq!(end, "waits");
+        assert_eq!(
+            calls,
+            "reserve submit wait cancel:sla_expired release:sla_expired alert:no operator:compensation_failed await operator:compensation_failed"
+        );
+    }
 }
 
 /// R6: a release that fails permanently raises an alert, the payment needs an operator, and the first cause
