@@ -7,6 +7,7 @@ use std::rc::Rc;
 use foldhash::quality::FixedState;
 use iso_currency::Currency;
 use payment_protocol::cancel::SwitchResponse;
+use payment_protocol::cause::OperatorReason;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{AccountId, DecisionId, PaymentId, SwitchName, TxId};
 use payment_protocol::money::Money;
@@ -260,11 +261,13 @@ impl Model {
     }
 
     /// Whether the waiting payment polls the switch: one that does not call back, or whose callbacks a query must confirm, once there is
-    /// one, and always while the payment awaits an operator.
+    /// one, and always while the payment awaits an operator, unless no answer can move it.
     #[must_use]
     pub fn is_polled(&self, bank: &Bank, wait: &PortCall) -> bool {
-        let awaits_answer = bank.report_to_confirm || *wait == PortCall::WaitUntilEvent;
-        self.profile().must_be_polled() || self.confirms_by_query() && awaits_answer
+        let with_operator = *wait == PortCall::WaitUntilEvent;
+        let is_moved = !with_operator || bank.operator_reason.is_none_or(OperatorReason::follows_return);
+        let awaits_answer = bank.report_to_confirm || with_operator;
+        is_moved && (self.profile().must_be_polled() || self.confirms_by_query() && awaits_answer)
     }
 
     /// Whether an attempt's next call sends the transfer, for the first time or as a repeat.

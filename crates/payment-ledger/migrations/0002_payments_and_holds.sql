@@ -60,9 +60,9 @@ CREATE TABLE payments (
     cancelling_since    timestamptz,
     final_status        text,
     final_status_source text,
-    -- When a callback first said that the money left, where the debit must ask the switch to confirm it. NULL: none has, or a callback
-    -- is believed.
-    success_reported_at timestamptz,
+    -- When a callback first said that the transfer settled or came back, where the payment must ask the switch to confirm it. NULL: none
+    -- has, or a callback is believed.
+    money_reported_at   timestamptz,
     -- What came back after the debit and was paid to its bearer; moved by the journal (0008).
     returned_minor      bigint      NOT NULL DEFAULT 0,
     -- A return that is booked with the debit.
@@ -114,8 +114,8 @@ CREATE INDEX payments_unsuccessful ON payments (tenant_id, state, accepted_at, p
 -- Counted against the in-flight limit of each switch; those that are confirmed, by age.
 CREATE INDEX payments_in_flight ON payments (switch, state, updated_at) WHERE state IN ('started', 'reserved', 'confirmed');
 -- The same, of those whose debit asks the switch to confirm a callback.
-CREATE INDEX payments_to_debit ON payments (switch, success_reported_at)
-    WHERE state = 'submitted' AND success_reported_at IS NOT NULL;
+CREATE INDEX payments_to_debit ON payments (switch, money_reported_at)
+    WHERE state = 'submitted' AND money_reported_at IS NOT NULL;
 -- The queue of the liveness check: a check moves a payment behind those that were not checked for longer.
 CREATE INDEX payments_by_liveness ON payments ((greatest(updated_at, liveness_checked_at)))
     WHERE ended_at IS NULL AND state <> 'accepted';

@@ -23,7 +23,7 @@ GRANT SELECT ON ALL TABLES IN SCHEMA public TO payments_service;
 GRANT INSERT ON journal, operations, payments, switch_profiles, timeline TO payments_service;
 GRANT UPDATE (status) ON accounts TO payments_service;
 GRANT UPDATE (state, workflow_id, resume_count, run_id, attempts, first_attempt_at, submit_deadline, rail_id, cause, cancelling_since,
-    asks, last_asked_at, attempts_uncertain, final_status, final_status_source, success_reported_at, operator_reason, needs_operator_since, restored_at, has_unbooked_return, start_lease_until, start_postponed_until,
+    asks, last_asked_at, attempts_uncertain, final_status, final_status_source, money_reported_at, operator_reason, needs_operator_since, restored_at, has_unbooked_return, start_lease_until, start_postponed_until,
     start_rejections, started_at, updated_at, liveness_checked_at, ended_at) ON payments TO payments_service;
 
 -- The first namespace.

@@ -362,6 +362,7 @@ impl LockedPaymentRow {
             returned_without_attempt: self.returned_without_attempt,
             report_to_confirm: must_confirm && self.money_reported,
             return_to_confirm: must_confirm && self.return_reported,
+            failure_reported: self.failure_reported,
             debit_refused: self.debit_reason.clone(),
             recall: self.recall_record(),
             cancel_requested: self.cancel_requested,

@@ -173,10 +173,60 @@ async fn untrue_callbacks_do_not_keep_the_switchs_answer_from_the_payment(pool: 
 
     assert_eq!(bank.ledger.debit_confirmed(&p.id, &report(&p)).await.unwrap(), DebitOutcome::Done);
     assert_eq!(bank.hold(&p).await, "debited");
-    // Each callback that the answer contradicts is listed; the return is one exception, however often it was reported.
+    // However many callbacks the answer contradicts, the debit opens one exception for each kind.
     let mut kinds = exceptions(&bank, &p).await;
     kinds.sort();
-    assert_eq!(kinds, [["confirmation_mismatch"; 3].as_slice(), &["returned_after_debit"]].concat());
+    assert_eq!(kinds, ["confirmation_mismatch", "returned_after_debit"]);
+    let details = format!(
+        "SELECT detail FROM exceptions WHERE payment_id = '{}' AND kind = 'confirmation_mismatch'",
+        p.id
+    );
+    assert!(bank.words(&details).await.concat().contains("in 3 events, first in e-1"));
+    bank.audit().await;
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn one_failure_reaches_the_workflow_however_many_are_received(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = sent(&bank, ConfirmByQuery::Always, "k").await;
+    assert!(store(&bank, &failure(&p, "e-1")).await, "the workflow is notified, and cancels");
+    for event in ["e-2", "e-3"] {
+        assert!(!store(&bank, &failure(&p, event)).await, "the cancel asks the switch until it decides");
+    }
+    bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
+    assert!(store(&bank, &success(&p, "e-4")).await, "a reconciliation may have recorded the settlement");
+    assert!(!store(&bank, &success(&p, "e-5")).await);
+    assert_eq!(exceptions(&bank, &p).await, ["contradictory_final_status"]);
+
+    let believed = sent(&bank, ConfirmByQuery::Never, "believed").await;
+    for event in ["e-6", "e-7"] {
+        assert!(store(&bank, &failure(&believed, event)).await);
+    }
+}
+
+/// Were an untrue return believed after the end, the SUCCESS that follows would pass for older than the return.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_return_by_callback_after_an_unpaid_end_hides_no_later_success(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for (confirm_by_query, kinds, status) in [
+        (
+            ConfirmByQuery::Always,
+            ["contradictory_final_status", "late_confirmation"].as_slice(),
+            "void by cancelled",
+        ),
+        (ConfirmByQuery::Never, &[], "returned by callback"),
+    ] {
+        let p = sent(&bank, confirm_by_query, &format!("{confirm_by_query:?}")).await;
+        bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+        bank.ledger.record_void(&p.id, VoidReason::Cancelled).await.unwrap();
+        bank.ledger.release(&p.id, &Cause::SlaExpired).await.unwrap();
+        assert!(!store(&bank, &returned(&p, &format!("{confirm_by_query:?}-1"))).await);
+        assert!(!store(&bank, &success(&p, &format!("{confirm_by_query:?}-2"))).await);
+        assert_eq!(
+            (exceptions(&bank, &p).await, final_status(&bank, &p).await.as_str()),
+            (kinds.iter().map(ToString::to_string).collect(), status)
+        );
+    }
     bank.audit().await;
 }
 
@@ -216,9 +266,9 @@ async fn a_payment_that_awaits_its_debit_counts_against_the_in_flight_limit(pool
     assert!(claimed(0).await, "a submitted payment waits for its confirmation, and holds up no start");
     assert!(store(&bank, &success(&reported, "e-1")).await);
     assert!(!claimed(0).await, "its debit comes first");
-    bank.sql("UPDATE payments SET success_reported_at = success_reported_at - interval '1 minute'").await;
+    bank.sql("UPDATE payments SET money_reported_at = money_reported_at - interval '1 minute'").await;
     assert!(claimed(0).await, "one that waits for the switch's answer holds up no start");
-    bank.sql("UPDATE payments SET success_reported_at = success_reported_at + interval '1 minute'").await;
+    bank.sql("UPDATE payments SET money_reported_at = money_reported_at + interval '1 minute'").await;
     assert_eq!(
         bank.ledger.debit_confirmed(&reported.id, &report(&reported)).await.unwrap(),
         DebitOutcome::Done

@@ -197,6 +197,10 @@ pub async fn attempt<P: CancelPort>(port: &P, payment: &Payment) -> Result<Cance
             }
             match tombstoned {
                 Some(true) => absent(port, &context, VoidReason::Tombstoned).await,
+                // It does not say whether it knew the transfer, of which it had reported a SUCCESS: the status decides.
+                None if context.has_doubtful_success && profile.has_query => {
+                    decide_by_query(port, payment, &context).await
+                }
                 // A switch that does not say which cancelled what it had accepted.
                 None if !context.accepted => absent(port, &context, VoidReason::Tombstoned).await,
                 Some(false) | None => void(port, VoidReason::Cancelled).await,

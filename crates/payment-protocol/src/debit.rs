@@ -30,8 +30,8 @@ pub async fn attempt<P: DebitPort>(port: &P, payment: &Payment) -> Result<DebitO
     if !port.needs_query().await? {
         return port.debit(None).await;
     }
-    match port.query(&payment.reference()).await? {
-        QueryAnswer::Settled(report) => port.debit(Some(&report)).await,
+    let confirmed = match port.query(&payment.reference()).await? {
+        QueryAnswer::Settled(report) => Some(report),
         // Nothing is debited; the ledger says whether a report is on record that differs from the payment.
         QueryAnswer::Returned(_)
         | QueryAnswer::Void { .. }
@@ -40,6 +40,7 @@ pub async fn attempt<P: DebitPort>(port: &P, payment: &Payment) -> Result<DebitO
         | QueryAnswer::NotListed { .. }
         | QueryAnswer::Ambiguous { .. }
         | QueryAnswer::OurFault { .. }
-        | QueryAnswer::NoAnswer { .. } => port.debit(None).await,
-    }
+        | QueryAnswer::NoAnswer { .. } => None,
+    };
+    port.debit(confirmed.as_ref()).await
 }

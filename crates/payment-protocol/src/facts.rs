@@ -91,6 +91,8 @@ pub struct Facts {
     pub report_to_confirm: bool,
     /// Whether such a callback says that it came back.
     pub return_to_confirm: bool,
+    /// Whether a callback of the payment's own switch says that the transfer failed.
+    pub failure_reported: bool,
     /// The ledger refused the debit permanently, for this reason.
     pub debit_refused: Option<String>,
     /// The outcome recorded under recall's key.
@@ -127,6 +129,7 @@ impl Facts {
             returned_without_attempt: false,
             report_to_confirm: false,
             return_to_confirm: false,
+            failure_reported: false,
             debit_refused: None,
             recall: None,
             cancel_requested: false,

@@ -209,7 +209,7 @@ pub fn settled_report(
     money_report(facts, expected, report, answers_us, FinalStatus::Settled)
 }
 
-/// Rules on a report that the money came back; see [`settled_report`].
+/// Rules on a report that the money came back; see [`settled_report`], and [`returned_callback`].
 #[must_use]
 pub fn returned_report(
     facts: &Facts,
@@ -220,44 +220,61 @@ pub fn returned_report(
     money_report(facts, expected, report, answers_us, FinalStatus::Returned)
 }
 
-/// Whether a callback with SUCCESS, of whatever amount, would be the first definite report and must be confirmed by a query: it is
-/// stored and delivered, and the debit that follows begins with the query.
+/// Rules on a callback that reports a return. After the end of a payment that was not charged it contradicts the end where a query must
+/// confirm callbacks: were it believed, it would pass for the reason of a SUCCESS that follows.
 #[must_use]
-pub fn is_unconfirmed_success(
+pub fn returned_callback(
     facts: &Facts,
     profile: &SwitchProfile,
     expected: &ExpectedTransfer,
     report: &SettledReport,
-) -> bool {
+) -> FinalStatusRuling {
     let answers_us = false;
-    needs_query(facts, profile, expected.money)
-        && concerns_the_transfer(settled_report(facts, expected, report, answers_us))
-}
-
-/// Whether a callback with RETURNED, of whatever amount, would change an open payment and must be confirmed by a query: it is stored and
-/// delivered, and the payment asks the switch. If an answer that says settled is recorded first, the payment is debited, and operators
-/// credit what came back.
-#[must_use]
-pub fn is_unconfirmed_return(
-    facts: &Facts,
-    profile: &SwitchProfile,
-    expected: &ExpectedTransfer,
-    report: &SettledReport,
-) -> bool {
-    let answers_us = false;
-    facts.state.end().is_none()
-        && profile.confirms_by_query(expected.money)
-        && concerns_the_transfer(returned_report(facts, expected, report, answers_us))
-}
-
-/// Whether the workflow of an open payment receives an unconfirmed callback. It asks the switch until it answers, so that one of each
-/// kind is enough: a flood of them gives the payment no more to do.
-#[must_use]
-pub fn delivers_unconfirmed(facts: &Facts, reported: FinalStatus) -> bool {
-    match reported {
-        FinalStatus::Returned => !facts.return_to_confirm,
-        FinalStatus::Settled | FinalStatus::Void => !facts.report_to_confirm,
+    let ruling = returned_report(facts, expected, report, answers_us);
+    let ended_unpaid = facts.state.end().is_some_and(|end| end != FinalState::Settled)
+        && facts.final_status != Some(FinalStatus::Settled);
+    if ended_unpaid && ruling == FinalStatusRuling::First && profile.confirms_by_query(expected.money) {
+        FinalStatusRuling::Contradicts
+    } else {
+        ruling
     }
+}
+
+/// Whether a callback that says that the transfer settled or came back, with whatever amount, moves no money until a query confirms it: it
+/// is stored and delivered, and the payment asks the switch. A SUCCESS would be the first definite report; the debit that follows begins
+/// with the query. A return would change an open payment; if an answer that says settled is recorded first, the payment is debited, and
+/// operators credit what came back.
+#[must_use]
+pub fn is_unconfirmed(
+    facts: &Facts,
+    profile: &SwitchProfile,
+    expected: &ExpectedTransfer,
+    report: &SettledReport,
+    reported: FinalStatus,
+) -> bool {
+    let would_change = match reported {
+        FinalStatus::Settled => is_undecided(facts),
+        FinalStatus::Returned => facts.state.end().is_none(),
+        // A reject leads to the cancel, which asks.
+        FinalStatus::Void => false,
+    };
+    let answers_us = false;
+    would_change
+        && profile.confirms_by_query(expected.money)
+        && concerns_the_transfer(money_report(facts, expected, report, answers_us, reported))
+}
+
+/// Whether the workflow of an open payment receives a callback that changes nothing on record. Where a query must confirm callbacks, the
+/// workflow asks the switch after the first, until it answers: one of each kind is enough, and a flood of them gives the payment no more
+/// to do.
+#[must_use]
+pub fn delivers_again(facts: &Facts, profile: &SwitchProfile, money: Money, reported: FinalStatus) -> bool {
+    let was_reported = match reported {
+        FinalStatus::Returned => facts.return_to_confirm,
+        FinalStatus::Settled => facts.report_to_confirm,
+        FinalStatus::Void => facts.failure_reported,
+    };
+    facts.state.end().is_none() && !(was_reported && profile.confirms_by_query(money))
 }
 
 /// Whether the report is of the payment's own switch, about a transfer that is on record, and new.

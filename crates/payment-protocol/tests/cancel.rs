@@ -500,6 +500,22 @@ fn an_accepted_transfer_that_the_switch_does_not_know_needs_an_operator() {
     }
 }
 
+/// A switch that does not say whether it knew what it cancelled, and had reported a SUCCESS that was not taken: its status decides.
+#[test]
+fn a_cancel_that_may_contradict_a_success_is_decided_by_the_status() {
+    for (query, outcome) in [
+        (rejected(), "void"),
+        (settled(), "settled"),
+        (QueryAnswer::NotFound, "operator: accepted_then_unknown"),
+        (pending(), "retry"),
+    ] {
+        let unsaid = CancelAnswer::Cancelled { tombstoned: None };
+        let mut port = ScriptedPort::new(unsaid, query.clone(), Clock::Past);
+        (port.context.accepted, port.context.has_doubtful_success) = (true, true);
+        assert_eq!(port.attempt(&full_profile()).0, outcome, "{query:?}");
+    }
+}
+
 /// A row that may be a second acceptance has another id than the transfer of the first: that the switch does not know this id proves
 /// nothing, today or later, and operators decide. An answer about the transfer itself counts.
 #[test]

@@ -214,6 +214,7 @@ impl Bank {
             returned_without_attempt: self.returned_unexpectedly,
             report_to_confirm: self.report_to_confirm,
             return_to_confirm: self.return_to_confirm,
+            failure_reported: self.failure_stored,
             debit_refused: self.debit_refused.then(|| FROZEN.to_owned()),
             recall: self.recall,
             cancel_requested: self.cancel_requested,

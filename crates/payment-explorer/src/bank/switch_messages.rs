@@ -220,9 +220,13 @@ impl Bank {
         answers_us: bool,
     ) -> FinalStatusRuling {
         let (facts, expected) = (self.facts_now(), ExpectedTransfer::from(payment));
-        let ruling = rules::returned_report(&facts, &expected, report, answers_us);
+        let ruling = if answers_us {
+            rules::returned_report(&facts, &expected, report, answers_us)
+        } else {
+            rules::returned_callback(&facts, &payment.profile, &expected, report)
+        };
         match ruling {
-            FinalStatusRuling::Same | FinalStatusRuling::Contradicts => {}
+            FinalStatusRuling::Same => {}
             FinalStatusRuling::First => {
                 self.final_status = Some(FinalStatus::Returned);
                 if !self.ended() {
@@ -236,9 +240,10 @@ impl Bank {
                 self.open_exception(Exception::CallbackFromOtherSwitch);
             }
             FinalStatusRuling::Differs(_) => self.open_exception(Exception::ConfirmationMismatch),
-            FinalStatusRuling::NoAttempt if self.is_debited() => {
+            FinalStatusRuling::NoAttempt | FinalStatusRuling::Contradicts if self.is_debited() => {
                 self.open_exception(Exception::ReturnedAfterDebit);
             }
+            FinalStatusRuling::Contradicts => self.open_exception(Exception::ContradictoryFinalStatus),
             FinalStatusRuling::NoAttempt => {
                 self.returned_unexpectedly = true;
                 self.open_exception(Exception::SettledWithoutAttempt);
@@ -283,21 +288,24 @@ impl Bank {
 
     /// Stores a callback with SUCCESS. Returns whether the workflow must be signalled.
     pub fn store_success(&mut self, payment: &Payment, report: &SettledReport) -> bool {
-        let open = !self.ended();
+        let reported = FinalStatus::Settled;
         let (facts, expected) = (self.facts_now(), ExpectedTransfer::from(payment));
+        let delivers_again = rules::delivers_again(&facts, &payment.profile, payment.money, reported);
         self.store_to_confirm(payment, report);
-        if rules::is_unconfirmed_success(&facts, &payment.profile, &expected, report) {
+        if rules::is_unconfirmed(&facts, &payment.profile, &expected, report, reported) {
             self.success_stored = true;
-            return rules::delivers_unconfirmed(&facts, FinalStatus::Settled);
+            return delivers_again;
         }
         let ruling = self.write_settled(payment, report, false);
         if !matches!(ruling, FinalStatusRuling::Differs(Difference::Switch)) {
             self.success_stored = true;
         }
-        open && match ruling {
-            FinalStatusRuling::First | FinalStatusRuling::Same => true,
-            FinalStatusRuling::Differs(difference) => difference != Difference::Switch,
-            FinalStatusRuling::NoAttempt | FinalStatusRuling::Contradicts => false,
+        match ruling {
+            FinalStatusRuling::First => facts.state.end().is_none(),
+            FinalStatusRuling::Differs(Difference::Switch)
+            | FinalStatusRuling::NoAttempt
+            | FinalStatusRuling::Contradicts => false,
+            FinalStatusRuling::Same | FinalStatusRuling::Differs(_) => delivers_again,
         }
     }
 
@@ -312,21 +320,30 @@ impl Bank {
 
     /// Stores a callback with RETURNED. Returns whether the workflow must be signalled.
     pub fn store_returned(&mut self, payment: &Payment, report: &SettledReport) -> bool {
-        let open = !self.ended();
+        let reported = FinalStatus::Returned;
         let (facts, expected) = (self.facts_now(), ExpectedTransfer::from(payment));
+        let delivers_again = rules::delivers_again(&facts, &payment.profile, payment.money, reported);
         self.return_to_confirm |= self.store_to_confirm(payment, report);
-        if rules::is_unconfirmed_return(&facts, &payment.profile, &expected, report) {
+        if rules::is_unconfirmed(&facts, &payment.profile, &expected, report, reported) {
             self.return_stored = true;
-            return rules::delivers_unconfirmed(&facts, FinalStatus::Returned);
+            return delivers_again;
         }
         let ruling = self.write_returned(payment, report, false);
         // Another amount is an exception, and for operators.
         self.return_stored |= !matches!(ruling, FinalStatusRuling::Differs(_));
-        open && matches!(ruling, FinalStatusRuling::First | FinalStatusRuling::Same)
+        match ruling {
+            FinalStatusRuling::First => facts.state.end().is_none(),
+            FinalStatusRuling::Same => delivers_again,
+            FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt | FinalStatusRuling::Contradicts => {
+                false
+            }
+        }
     }
 
     /// Stores a callback with FAILURE; a final reject is the final status. Returns whether the workflow must be signalled.
     pub fn store_failure(&mut self, payment: &Payment, reject: &Reject) -> bool {
+        let (facts, profile) = (self.facts_now(), &payment.profile);
+        let delivers_again = rules::delivers_again(&facts, profile, payment.money, FinalStatus::Void);
         self.failure_stored = true;
         if matches!(self.final_status, Some(FinalStatus::Settled | FinalStatus::Returned)) {
             self.open_exception(Exception::ContradictoryFinalStatus);
@@ -335,10 +352,12 @@ impl Bank {
         if self.ended() {
             return false;
         }
-        let (facts, profile) = (self.facts_now(), &payment.profile);
-        if let Some(ruling) = rules::final_reject_callback(&facts, profile, payment.money, reject) {
-            self.write_void(ruling);
+        match rules::final_reject_callback(&facts, profile, payment.money, reject) {
+            Some(ruling) => {
+                self.write_void(ruling);
+                true
+            }
+            None => delivers_again,
         }
-        true
     }
 }

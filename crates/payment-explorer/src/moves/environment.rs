@@ -155,7 +155,7 @@ fn callbacks(list: &mut MoveList<'_>) {
     if switch.returned() && !bank.return_stored && !is_differing_return_known {
         list.optional(|next| returned(next, model, &returned_report), || "callback RETURNED".into());
     }
-    if confirms && !switch.returned() && !bank.return_stored && !bank.ended() {
+    if confirms && !switch.returned() && !bank.return_stored {
         list.switch_fault(|next| returned(next, model, report), || "callback RETURNED, false".into());
     }
     if money_left && !bank.success_stored {

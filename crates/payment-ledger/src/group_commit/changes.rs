@@ -26,7 +26,7 @@ pub(crate) struct Changes {
     pub(crate) accepted_attempt: Option<AcceptedAttempt>,
     pub(crate) final_status: Option<(FinalStatus, &'static str)>,
     /// Whether a callback says that the transfer settled, which the debit must ask the switch to confirm.
-    pub(crate) success_reported: bool,
+    pub(crate) money_reported: bool,
     /// The journal entries, in the order in which they are posted.
     pub(crate) postings: Vec<Posting>,
     /// A line of the timeline before the other one, in a state that the payment passes through.
@@ -132,14 +132,14 @@ async fn write_rows(
                    rail_id = coalesce(p.rail_id, c.rail_id),
                    final_status = coalesce(c.final_status, p.final_status),
                    final_status_source = coalesce(c.final_status_source, p.final_status_source),
-                   success_reported_at = coalesce(
-                       p.success_reported_at, CASE WHEN c.success_reported THEN clock_timestamp() END),
+                   money_reported_at = coalesce(
+                       p.money_reported_at, CASE WHEN c.money_reported THEN clock_timestamp() END),
                    ended_at = CASE WHEN c.ends THEN clock_timestamp() ELSE p.ended_at END,
                    updated_at = clock_timestamp()
                FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::timestamptz[], $6::text[], $7::text[], $8::bool[],
                            $34::text[], $35::bool[])
                         AS c (payment_id, state, run_id, attempts, submit_deadline, final_status, final_status_source, ends, rail_id,
-                              success_reported)
+                              money_reported)
                WHERE p.payment_id = ANY ($1) AND p.payment_id = c.payment_id
                RETURNING 1),
            attempt AS (
@@ -210,7 +210,7 @@ async fn write_rows(
             as &[Option<String>],
         &column(&callbacks, |(_, callback)| callback.body.clone()),
         &column(&payments, |(_, changes)| changes.attempt.as_ref()?.rail_id.as_ref().map(RailId::as_str)) as &[Option<&str>],
-        &column(&payments, |(_, changes)| changes.success_reported),
+        &column(&payments, |(_, changes)| changes.money_reported),
     )
     .fetch_one(tx)
     .await?;
@@ -232,6 +232,6 @@ impl Changes {
             || self.run.is_some()
             || self.attempt.is_some()
             || self.final_status.is_some()
-            || self.success_reported
+            || self.money_reported
     }
 }

@@ -138,7 +138,7 @@ impl Ledger {
                               LIMIT $3)
                              UNION ALL
                              (SELECT 1 FROM payments f WHERE f.switch = s.switch AND f.state = 'submitted'
-                                  AND f.success_reported_at > statement_timestamp() - $4 * interval '1 millisecond'
+                                  AND f.money_reported_at > statement_timestamp() - $4 * interval '1 millisecond'
                               LIMIT $3)) AS counted) in_flight
                    CROSS JOIN LATERAL (
                        SELECT *

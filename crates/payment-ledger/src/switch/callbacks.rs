@@ -9,7 +9,7 @@ use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{EventId, PaymentId, SwitchName, TxId};
 use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::reject::Reject;
-use payment_protocol::report::SettledReport;
+use payment_protocol::report::{Difference, SettledReport};
 use payment_protocol::returns::Posting;
 use payment_protocol::rules::{self, FinalStatusRuling};
 use postgres_kit::text::replace_nul;
@@ -118,22 +118,29 @@ impl Callback {
     }
 }
 
+/// The final status that a callback reports.
+fn reported_by(status: CallbackStatus) -> FinalStatus {
+    match status {
+        CallbackStatus::Success => FinalStatus::Settled,
+        CallbackStatus::Returned => FinalStatus::Returned,
+        CallbackStatus::Failure => FinalStatus::Void,
+    }
+}
+
+/// Whether the workflow receives a callback that changes nothing on record.
+fn delivers_again(locked: &LockedPayment, reported: FinalStatus) -> bool {
+    rules::delivers_again(&locked.facts, &locked.profile, locked.money, reported)
+}
+
 /// What a callback says that moves no money until a query confirms it; `None` if its ruling applies now. The callback itself is the record.
 fn unconfirmed(
     locked: &LockedPayment,
     status: CallbackStatus,
     report: &SettledReport,
 ) -> Option<FinalStatus> {
+    let reported = reported_by(status);
     let (facts, profile, expected) = (&locked.facts, &locked.profile, locked.expected());
-    match status {
-        CallbackStatus::Success if rules::is_unconfirmed_success(facts, profile, &expected, report) => {
-            Some(FinalStatus::Settled)
-        }
-        CallbackStatus::Returned if rules::is_unconfirmed_return(facts, profile, &expected, report) => {
-            Some(FinalStatus::Returned)
-        }
-        CallbackStatus::Success | CallbackStatus::Returned | CallbackStatus::Failure => None,
-    }
+    rules::is_unconfirmed(facts, profile, &expected, report, reported).then_some(reported)
 }
 
 /// What a SUCCESS that moves no money yet says about the money at the receiving bank.
@@ -173,7 +180,7 @@ impl GroupStep for SuccessStep {
         let callback = Some(self.callback.clone());
         let changes = if unconfirmed(locked, self.callback.status, &report).is_some() {
             let line = unconfirmed_line(self.callback.posting);
-            Changes { success_reported: true, line, callback, ..Changes::default() }
+            Changes { money_reported: true, line, callback, ..Changes::default() }
         } else {
             Changes {
                 state: Some(PaymentState::Confirmed),
@@ -349,14 +356,16 @@ async fn apply_callback(
         } else {
             write_settled(tx, locked, &report, FinalStatusSource::Callback, callback.posting).await?
         };
-        return Ok(open
-            && match ruling {
-                FinalStatusRuling::First | FinalStatusRuling::Same => true,
-                FinalStatusRuling::Differs(difference) => {
-                    difference != payment_protocol::report::Difference::Switch
-                }
-                FinalStatusRuling::NoAttempt | FinalStatusRuling::Contradicts => false,
-            });
+        let is_delivered = match ruling {
+            FinalStatusRuling::First => open,
+            FinalStatusRuling::Differs(Difference::Switch)
+            | FinalStatusRuling::NoAttempt
+            | FinalStatusRuling::Contradicts => false,
+            FinalStatusRuling::Same | FinalStatusRuling::Differs(_) => {
+                delivers_again(locked, reported_by(callback.status))
+            }
+        };
+        return Ok(is_delivered);
     }
     let reject = Reject {
         code: callback.reason_code.clone(),
@@ -388,7 +397,7 @@ async fn apply_callback(
             format!("the switch reported a failure, which a cancel or a query must confirm: {reject}");
         writes::append_timeline(tx, payment_id, locked.facts.state, &detail).await?;
     }
-    Ok(open)
+    Ok(open && (is_final || delivers_again(locked, FinalStatus::Void)))
 }
 
 /// Stores that the payment awaits the switch's answer about a callback; returns whether the workflow receives a message.
@@ -397,10 +406,10 @@ async fn store_unconfirmed(
     locked: &LockedPayment,
     reported: FinalStatus,
 ) -> Result<bool, LedgerError> {
-    let is_delivered = rules::delivers_unconfirmed(&locked.facts, reported);
+    let is_delivered = delivers_again(locked, reported);
     if is_delivered {
         sqlx::query!(
-            "UPDATE payments SET success_reported_at = coalesce(success_reported_at, clock_timestamp()), updated_at = clock_timestamp()
+            "UPDATE payments SET money_reported_at = coalesce(money_reported_at, clock_timestamp()), updated_at = clock_timestamp()
              WHERE payment_id = $1",
             locked.payment_id.as_str(),
         )

@@ -232,10 +232,15 @@ pub(crate) async fn write_returned(
     source: FinalStatusSource,
 ) -> Result<FinalStatusRuling, LedgerError> {
     let payment_id = &locked.payment_id;
-    let ruling = rules::returned_report(&locked.facts, &locked.expected(), report, source.answers_us());
+    let (facts, expected) = (&locked.facts, locked.expected());
+    let ruling = if source == FinalStatusSource::Callback {
+        rules::returned_callback(facts, &locked.profile, &expected, report)
+    } else {
+        rules::returned_report(facts, &expected, report, source.answers_us())
+    };
     let report_text = describe(report, source);
     let (kind, detail) = match ruling {
-        FinalStatusRuling::Same | FinalStatusRuling::Contradicts => return Ok(ruling),
+        FinalStatusRuling::Same => return Ok(ruling),
         FinalStatusRuling::First => {
             write_and_wake_workflow(tx, locked, FinalStatus::Returned, source.as_str()).await?;
             let detail = format!("the transfer settled, and the money came back (by {})", source.as_str());
@@ -259,9 +264,18 @@ pub(crate) async fn write_returned(
             format!("the reported return differs from the payment in {difference}: {report_text}"),
         ),
         // Operators charged it after its end.
-        FinalStatusRuling::NoAttempt if is_debited(tx, payment_id).await? => {
+        FinalStatusRuling::NoAttempt | FinalStatusRuling::Contradicts
+            if is_debited(tx, payment_id).await? =>
+        {
             (ExceptionKind::ReturnedAfterDebit, returned_after_debit(&report_text))
         }
+        FinalStatusRuling::Contradicts => (
+            ExceptionKind::ContradictoryFinalStatus,
+            format!(
+                "a callback reported a return after the payment had ended as {}, and nothing was charged: {report_text}",
+                facts.state
+            ),
+        ),
         FinalStatusRuling::NoAttempt => (
             ExceptionKind::SettledWithoutAttempt,
             format!("the switch reported a return for a payment without a recorded attempt: {report_text}"),
@@ -337,11 +351,15 @@ pub(crate) async fn open_exceptions_for_callbacks(
         return Ok(());
     }
     let LockedPayment { payment_id, profile, money, .. } = locked;
+    // One exception for each kind, however many there are: it is opened within the transaction that moves the money.
     let callbacks = sqlx::query!(
-        "SELECT event_id, status, amount_minor, currency FROM switch_callbacks
-         WHERE payment_id = $1 AND switch = $2
-           AND (status = 'FAILURE'
-                OR status IN ('SUCCESS', 'RETURNED') AND $3 AND (amount_minor, currency) <> ($4, $5))",
+        r#"SELECT DISTINCT ON (status = 'FAILURE') status, event_id, amount_minor, currency,
+                  count(*) OVER (PARTITION BY status = 'FAILURE') AS "count!"
+           FROM switch_callbacks
+           WHERE payment_id = $1 AND switch = $2
+             AND (status = 'FAILURE'
+                  OR status IN ('SUCCESS', 'RETURNED') AND $3 AND (amount_minor, currency) <> ($4, $5))
+           ORDER BY status = 'FAILURE', received_at, event_id"#,
         payment_id.as_str(),
         profile.switch.as_str(),
         profile.confirms_by_query(*money),
@@ -351,19 +369,26 @@ pub(crate) async fn open_exceptions_for_callbacks(
     .fetch_all(&mut **tx)
     .await?;
     for callback in callbacks {
-        let origin = format!("{}:{}", profile.switch, callback.event_id);
-        let (kind, detail) = if callback.status == "FAILURE" {
-            let detail =
-                format!("the switch reported FAILURE in event {} and SUCCESS later", callback.event_id);
-            (ExceptionKind::ContradictoryFinalStatus, detail)
+        let event = match callback.count {
+            1 => format!("event {}", callback.event_id),
+            count => format!("{count} events, first in {}", callback.event_id),
+        };
+        let (kind, origin, detail) = if callback.status == "FAILURE" {
+            (
+                ExceptionKind::ContradictoryFinalStatus,
+                format!("{payment_id}:failure_before_success"),
+                format!("the switch reported FAILURE in {event}, and SUCCESS later"),
+            )
         } else {
-            let detail = format!(
-                "the switch reported {} of {} in event {}, which differs from the payment, and confirmed the payment's amount later",
-                callback.status,
-                amount(callback.amount_minor, &callback.currency),
-                callback.event_id
-            );
-            (ExceptionKind::ConfirmationMismatch, detail)
+            (
+                ExceptionKind::ConfirmationMismatch,
+                format!("{payment_id}:other_amount_before_success"),
+                format!(
+                    "the switch reported {} of {} in {event}, which differs from the payment, and confirmed the payment's amount later",
+                    callback.status,
+                    amount(callback.amount_minor, &callback.currency),
+                ),
+            )
         };
         tx.open_exception(Some(payment_id), kind, &origin, &detail).await?;
     }

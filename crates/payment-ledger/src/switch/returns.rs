@@ -252,7 +252,7 @@ pub(crate) async fn book_kept(tx: &mut LedgerTransaction, locked: &LockedPayment
     if locked.facts.returned_without_attempt || locked.facts.return_to_confirm {
         let payment_id = &locked.payment_id;
         let detail = if locked.facts.return_to_confirm {
-            "debited although a callback had reported a return: the switch answered that the transfer settled, before the return or in contradiction to its callback"
+            "debited although a callback had reported a return, which no answer of the switch confirms: the return came after the answer, or the switch contradicts its callback"
         } else {
             "debited although the switch had reported a return without a recorded attempt"
         };

@@ -130,8 +130,9 @@ impl PaymentPort for TemporalPaymentPort<'_> {
             let input = CancelInput { payment_id: self.id(), cause: cause.clone(), submit_scheduled };
             let options = self.switch_options(WorkflowCancellationToken::new(), &summary);
             let mut cancel = pin!(self.ctx.execute_activity(SwitchActivities::cancel, input, options));
-            // A FAILURE may be a final reject, which the next attempt reads from the ledger without a question.
-            let may_be_final = self.payment.profile.reject_is_final;
+            // A FAILURE may be a final reject, which the next attempt reads from the ledger without a question; unless a query must confirm it.
+            let profile = &self.payment.profile;
+            let may_be_final = profile.reject_is_final && !profile.confirms_by_query(self.payment.money);
             let reported = move |workflow: &InterBankPaymentWorkflow| {
                 workflow.inbox.iter().any(|event| match event {
                     WaitOutcome::SuccessReported => true,
