@@ -13,7 +13,7 @@ use reconciliation::Reconciler;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgPool};
-use switch_client::config::Switches;
+use switch_client::config::{SecretsOf, Switches};
 use tokio::net::TcpListener;
 use workflow_api::{PaymentWorkflows, TemporalOptions};
 
@@ -150,7 +150,7 @@ impl BenchBank {
         }}))?;
         let router = Router::new().route("/v1/statement", get(statement)).with_state((count, settled_minor));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let switches = switches.check()?;
+        let switches = switches.check(SecretsOf::Requests)?;
         let switches = switches.iter().map(|(_, options, profile)| (options, profile));
         let temporal = PaymentWorkflows::new(temporal, "bench");
         let reconciler = Reconciler::new(Ledger::new(pool.clone()), switches, temporal)?;

@@ -16,9 +16,10 @@ use payment_ledger::access::api_keys::ApiKeyScope;
 use payment_protocol::ids::SwitchName;
 use secrecy::ExposeSecret as _;
 use service_kit::bounds::bounded;
+use service_kit::published;
 use service_kit::task::Trigger;
 use sqlx::PgPool;
-use switch_client::{CheckedSwitches, SwitchReports};
+use switch_client::{CheckedSwitches, SecretsOf, SwitchReports};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
@@ -68,6 +69,8 @@ pub(crate) struct App {
     /// Retention and lease of idempotency keys.
     pub(crate) idempotency: IdempotencyOptions,
     pub(crate) breaker: Arc<StoreBreaker>,
+    /// Whether the demo's API key, which everybody can read, is accepted: on this machine only.
+    pub(crate) accepts_demo_key: bool,
     /// Options of webhook endpoints.
     pub(crate) webhooks: CheckedOutboundWebhooks,
     pub(crate) wait_max: Duration,
@@ -127,7 +130,9 @@ fn set_claims_limits(switches: &CheckedSwitches) {
 /// Checks the options and starts the background tasks.
 fn start_app(config: Config, pool: PgPool, stopping: CancellationToken) -> Result<Arc<App>, SetupError> {
     let idempotency = config.api.idempotency()?;
-    let switches = config.switches.check()?;
+    let switches = config.switches.check(SecretsOf::Callbacks)?;
+    let listeners = [("api.listen", config.api.listen), ("api.metrics_listen", config.api.metrics_listen)];
+    published::refuse(&listeners, switches.secrets().chain(config.outbound_webhooks.secrets()))?;
     let webhooks = config.outbound_webhooks.check()?;
     let callback_sources = callback_sources(&switches)?;
     callbacks::initialize_metrics(callback_sources.keys());
@@ -145,6 +150,7 @@ fn start_app(config: Config, pool: PgPool, stopping: CancellationToken) -> Resul
     let ledger = Ledger::new(pool);
     let streams = Streams::start(&config.api, ledger.clone(), stopping.clone())?;
     Ok(Arc::new(App {
+        accepts_demo_key: config.api.listen.ip().is_loopback(),
         wake_starters: start_wake_ups(ledger.clone(), stopping.clone()),
         limits,
         streams,

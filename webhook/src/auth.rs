@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use idempotency::http::{Identify, KeyOwner};
 use payment_ledger::access::api_keys::{ApiKeyScope, Caller};
 use service_kit::problem::Problem;
+use service_kit::published;
 use sha2::{Digest as _, Sha256};
 
 use crate::app::App;
@@ -127,6 +128,13 @@ async fn authorize(parts: &Parts, app: &App, scope: ApiKeyScope) -> Result<Calle
     let key = bearer(&parts.headers).ok_or_else(|| {
         Problem::unauthorized("the request has no API key; send an API key as Authorization: Bearer <key>")
     })?;
+    if !app.accepts_demo_key && published::is_published(key) {
+        return Err(Problem::unauthorized(
+            "the request's API key is the demo's, which everybody can read; the bank accepts it on its own machine only",
+        )
+        .challenge("Bearer error=\"invalid_token\"")
+        .into());
+    }
     // The response is the same for unknown, revoked and expired keys, so that it helps no attacker.
     let key = app.ledger.active_api_key(&key_hash(key)).await?.ok_or_else(|| {
         Problem::unauthorized("the request's API key is unknown, revoked or expired; send a valid API key")

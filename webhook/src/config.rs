@@ -12,6 +12,7 @@ use payment_ledger::{DatabaseOptions, DatabaseOptionsError};
 use serde::Deserialize;
 use service_kit::bounds::RequestBounds;
 use service_kit::connection::ConnectionBounds;
+use service_kit::published::PublishedSecret;
 use switch_client::{SwitchConfigError, Switches};
 use webhook_signature::SecretError;
 use workflow_api::TemporalOptions;
@@ -152,6 +153,9 @@ pub enum SetupError {
     /// The options of a switch are invalid.
     #[error("the configuration section [switches] is invalid")]
     Switch(#[from] SwitchConfigError),
+    /// A secret is published.
+    #[error(transparent)]
+    Published(#[from] PublishedSecret),
     /// A callback secret is malformed.
     #[error(
         "callback_secrets in the configuration section [switches.{switch}] has an entry that is no webhook secret"

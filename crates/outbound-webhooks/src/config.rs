@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
 use crate::address::AddressPolicy;
@@ -173,6 +173,12 @@ pub struct CheckedOutboundWebhooks {
 }
 
 impl OutboundWebhooksOptions {
+    /// The master key with the name of its setting, if it is configured.
+    pub fn secrets(&self) -> impl Iterator<Item = (String, &str)> {
+        let key = self.master_key.as_ref();
+        key.map(|key| ("outbound_webhooks.master_key".to_owned(), key.expose_secret())).into_iter()
+    }
+
     /// Checks the settings and reads the files that they name.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgPool};
 use switch_client::CheckedSwitches;
-use switch_client::config::Switches;
+use switch_client::config::{SecretsOf, Switches};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use workflow_api::{PaymentWorkflows, TemporalOptions};
@@ -64,7 +64,7 @@ async fn switch_with_statement() -> CheckedSwitches {
     let secrets = ["whsec_ZGVtby1vbmx5LXNlY3JldC1kby1ub3QtdXNlLWl0ISE="];
     let options = json!({"northern": {"base_url": url, "api_token": "t", "callback_secrets": secrets,
         "routes": ["DE"], "profile": profile}});
-    serde_json::from_value::<Switches>(options).unwrap().check().unwrap()
+    serde_json::from_value::<Switches>(options).unwrap().check(SecretsOf::Requests).unwrap()
 }
 
 /// A ledger with damaged payments and with callbacks of no payment, its switch, and no Temporal.

@@ -9,6 +9,7 @@ pub mod config;
 pub mod connection;
 pub mod metrics;
 pub mod problem;
+pub mod published;
 pub mod serve;
 pub mod shutdown;
 pub mod task;

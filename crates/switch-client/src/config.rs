@@ -24,7 +24,7 @@ use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{AccountId, SwitchName};
 use payment_protocol::profile::{ConfirmByQuery, ProfileError, Rail};
 use payment_protocol::rail_id::MintError;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
 use crate::client::SwitchKind;
@@ -40,9 +40,10 @@ pub struct Switches(BTreeMap<String, SwitchOptions>);
 pub struct SwitchOptions {
     /// URL of its API, without a trailing slash.
     pub base_url: String,
-    /// Sent as `Authorization: Bearer`.
-    pub api_token: SecretString,
-    /// Secrets that sign its callbacks (`whsec_` and base64); several during a rotation.
+    /// Sent as `Authorization: Bearer`. Needed by the processes that send requests to the switch; see [`SecretsOf`].
+    #[serde(default)]
+    pub api_token: Option<SecretString>,
+    /// Secrets that sign its callbacks (`whsec_` and base64); several during a rotation. Needed by payments-api.
     #[serde(default)]
     pub callback_secrets: Vec<SecretString>,
     /// Prefixes of the destination accounts that it serves; the longest match wins.
@@ -65,6 +66,15 @@ pub struct SwitchOptions {
 
 fn default_kind() -> SwitchKind {
     SwitchKind::HttpJson
+}
+
+/// The secrets of switches that a process needs. It keeps no others, whatever its configuration holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretsOf {
+    /// It sends requests to the switches: their API tokens.
+    Requests,
+    /// It receives the callbacks of the switches: the secrets that sign them.
+    Callbacks,
 }
 
 /// A configuration that is rejected at start-up.
@@ -115,6 +125,11 @@ pub enum SwitchConfigError {
         "the configuration section [switches.{0}] has has_callback = true but no callback_secrets; add the secret with which the switch signs its callbacks"
     )]
     NoSecret(String),
+    /// Requests to the switch would carry no token.
+    #[error(
+        "the configuration section [switches.{0}] has no api_token; add the token by which the switch knows the bank"
+    )]
+    NoToken(String),
     /// The limit of the bank's open claims is negative.
     #[error(
         "the configuration section [switches.{0}] has a negative claims_limit_minor; write an amount in minor units, or 0 so that the first open claim stops new payments"
@@ -162,17 +177,18 @@ pub struct CheckedSwitches {
 }
 
 impl Switches {
-    /// Checks every profile. A profile whose payments may need an operator is accepted with a warning.
+    /// Checks every profile, and that the process has its secrets. A profile whose payments may need an operator is accepted with a
+    /// warning.
     ///
     /// # Errors
     /// [`SwitchConfigError`]: the first invalid switch.
-    pub fn check(self) -> Result<CheckedSwitches, SwitchConfigError> {
+    pub fn check(self, secrets: SecretsOf) -> Result<CheckedSwitches, SwitchConfigError> {
         if self.0.is_empty() {
             return Err(SwitchConfigError::None);
         }
         let mut switches = BTreeMap::new();
         let mut routes: Vec<(String, SwitchName)> = Vec::new();
-        for (text, options) in self.0 {
+        for (text, mut options) in self.0 {
             let name = SwitchName::new(text.as_str()).map_err(|_| SwitchConfigError::Name(text.clone()))?;
             let profile = options.read_profile(&name)?;
             let warnings = profile.check().map_err(|source| SwitchConfigError::Unsafe {
@@ -186,8 +202,15 @@ impl Switches {
             for warning in warnings {
                 tracing::warn!(switch = %name, %warning, "the profile of a switch is safe but has a warning: payments through the switch may need an operator");
             }
-            if profile.has_callback && options.callback_secrets.is_empty() {
-                return Err(SwitchConfigError::NoSecret(text));
+            match secrets {
+                SecretsOf::Requests if options.api_token.is_none() => {
+                    return Err(SwitchConfigError::NoToken(text));
+                }
+                SecretsOf::Callbacks if profile.has_callback && options.callback_secrets.is_empty() => {
+                    return Err(SwitchConfigError::NoSecret(text));
+                }
+                SecretsOf::Requests => options.callback_secrets.clear(),
+                SecretsOf::Callbacks => options.api_token = None,
             }
             match options.claims_limit_minor {
                 Some(limit) if limit < 0 => return Err(SwitchConfigError::NegativeClaimsLimit(text)),
@@ -232,6 +255,17 @@ impl CheckedSwitches {
     #[must_use]
     pub fn claims_limit_minor(&self, switch: &SwitchName) -> Option<i64> {
         self.switches.get(switch).and_then(|(options, _)| options.claims_limit_minor)
+    }
+
+    /// The secrets that this process keeps, each with the name of its setting.
+    pub fn secrets(&self) -> impl Iterator<Item = (String, &str)> {
+        self.switches.iter().flat_map(|(name, (options, _))| {
+            let token =
+                options.api_token.iter().map(move |token| (format!("switches.{name}.api_token"), token));
+            let secrets = options.callback_secrets.iter();
+            let secrets = secrets.map(move |secret| (format!("switches.{name}.callback_secrets"), secret));
+            token.chain(secrets).map(|(setting, secret)| (setting, secret.expose_secret()))
+        })
     }
 
     /// Every switch with its options and profile.
@@ -300,7 +334,7 @@ mod tests {
     fn the_longest_matching_prefix_routes_a_destination_to_its_switch() {
         let checked =
             switches(serde_json::json!({"a": switch(&["DE"], &[]), "b": switch(&["DE12", ""], &[])}))
-                .check()
+                .check(SecretsOf::Callbacks)
                 .unwrap();
         let route = |account: &str| {
             checked.route(&AccountId::new(account).unwrap()).map(|profile| profile.switch.to_string())
@@ -313,7 +347,9 @@ mod tests {
     #[test]
     fn a_callback_is_confirmed_by_a_query_unless_the_configuration_says_otherwise() {
         let confirmed = |change: &[(&str, serde_json::Value)]| {
-            let checked = switches(serde_json::json!({"a": switch(&[""], change)})).check().unwrap();
+            let checked = switches(serde_json::json!({"a": switch(&[""], change)}))
+                .check(SecretsOf::Callbacks)
+                .unwrap();
             checked.route(&AccountId::new("DE1").unwrap()).unwrap().confirm_by_query
         };
         assert_eq!(confirmed(&[]), ConfirmByQuery::Always);
@@ -332,7 +368,8 @@ mod tests {
 
     #[test]
     fn a_destination_without_a_route_has_no_switch() {
-        let checked = switches(serde_json::json!({"a": switch(&["DE"], &[])})).check().unwrap();
+        let checked =
+            switches(serde_json::json!({"a": switch(&["DE"], &[])})).check(SecretsOf::Callbacks).unwrap();
         assert!(checked.route(&AccountId::new("FR1").unwrap()).is_none());
         assert!(checked.callback_secrets("nobody").is_none());
         assert_eq!(checked.callback_secrets("a").unwrap().len(), 1);
@@ -343,20 +380,24 @@ mod tests {
         let mut instant = switch(&["DE"], &[]);
         instant["rail"] = "sct_inst".into();
         instant["profile"] = serde_json::json!({"sla_ms": 1_000, "asks_max": 0, "participant": "DEMODEFF"});
-        let checked = switches(serde_json::json!({"instant": instant})).check().unwrap();
+        let checked = switches(serde_json::json!({"instant": instant})).check(SecretsOf::Callbacks).unwrap();
         let (name, _, profile) = checked.iter().next().unwrap();
         let shipped = Rail::SctInst.profile(name).unwrap();
         let participant = Some("DEMODEFF".to_owned());
         assert_eq!(*profile, SwitchProfile { sla_ms: 1_000, participant, ..shipped });
         for missing in [serde_json::json!({}), serde_json::json!({"participant": "DEMO"})] {
             instant["profile"] = missing;
-            let error = switches(serde_json::json!({"instant": instant.clone()})).check().unwrap_err();
+            let error = switches(serde_json::json!({"instant": instant.clone()}))
+                .check(SecretsOf::Callbacks)
+                .unwrap_err();
             let SwitchConfigError::Participant { source, .. } = error else { panic!("{error}") };
             let expected = "id_scheme = \"sct_inst\" needs participant, the bank's BIC, 8 or 11 characters of A-Z and 0-9; set participant in the switch's profile";
             assert_eq!(source.to_string(), expected);
         }
         instant["profile"] = serde_json::json!({"sla": 1_000});
-        let error = switches(serde_json::json!({"instant": instant.clone()})).check().unwrap_err();
+        let error = switches(serde_json::json!({"instant": instant.clone()}))
+            .check(SecretsOf::Callbacks)
+            .unwrap_err();
         assert!(error.to_string().contains("there is no key sla"), "{error}");
         instant["rail"] = "sct".into();
         assert!(serde_json::from_value::<Switches>(serde_json::json!({"instant": instant})).is_err());
@@ -364,7 +405,7 @@ mod tests {
 
     #[test]
     fn an_unsafe_or_malformed_switch_profile_is_rejected_with_the_reason() {
-        let error = |json| switches(json).check().unwrap_err();
+        let error = |json| switches(json).check(SecretsOf::Callbacks).unwrap_err();
         assert!(matches!(error(serde_json::json!({})), SwitchConfigError::None));
         let unsafe_profile = switch(&[], &[("has_query", false.into())]);
         assert!(matches!(
@@ -390,5 +431,31 @@ mod tests {
             error(serde_json::json!({"a": switch(&["DE"], &[]), "b": switch(&["DE"], &[])})),
             SwitchConfigError::RouteTwice { .. }
         ));
+    }
+
+    #[test]
+    fn a_process_keeps_the_secrets_that_it_needs_and_requires_no_others() {
+        let settings = |json: &serde_json::Value, secrets| {
+            let checked = switches(serde_json::json!({"a": json.clone()})).check(secrets);
+            checked.map(|checked| checked.secrets().map(|(setting, _)| setting).collect::<Vec<_>>())
+        };
+        let mut both = switch(&[], &[]);
+        assert_eq!(settings(&both, SecretsOf::Requests).unwrap(), ["switches.a.api_token"]);
+        assert_eq!(settings(&both, SecretsOf::Callbacks).unwrap(), ["switches.a.callback_secrets"]);
+
+        let without = |key: &str| {
+            let mut section = both.clone();
+            section.as_object_mut().unwrap().remove(key);
+            section
+        };
+        let (no_token, no_secrets) = (without("api_token"), without("callback_secrets"));
+        assert!(settings(&no_secrets, SecretsOf::Requests).is_ok());
+        assert!(settings(&no_token, SecretsOf::Callbacks).is_ok());
+        let error = settings(&no_token, SecretsOf::Requests).unwrap_err();
+        assert!(matches!(error, SwitchConfigError::NoToken(_)), "{error}");
+        let error = settings(&no_secrets, SecretsOf::Callbacks).unwrap_err();
+        assert!(matches!(error, SwitchConfigError::NoSecret(_)), "{error}");
+        both["callback_secrets"] = serde_json::json!([]);
+        assert!(settings(&both, SecretsOf::Callbacks).is_err());
     }
 }

@@ -19,5 +19,5 @@ mod retry_after;
 pub use client::{
     LookupKey, SwitchClient, SwitchKind, SwitchReply, SwitchReports, TransferOrder, TransferRef,
 };
-pub use config::{CheckedSwitches, SwitchConfigError, Switches};
+pub use config::{CheckedSwitches, SecretsOf, SwitchConfigError, Switches};
 pub use http_json::HttpJsonClient;

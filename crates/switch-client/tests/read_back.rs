@@ -17,7 +17,7 @@ use payment_protocol::money::{Money, parse_currency};
 use payment_protocol::submit::QueryAnswer;
 use payment_protocol::{SwitchProfile, keys};
 use serde_json::{Value, json};
-use switch_client::{HttpJsonClient, LookupKey, Switches, TransferRef};
+use switch_client::{HttpJsonClient, LookupKey, SecretsOf, Switches, TransferRef};
 
 const DATE: (header::HeaderName, &str) = (header::DATE, "Sun, 06 Nov 1994 08:49:37 GMT");
 
@@ -102,7 +102,7 @@ async fn serve(routes: Router) -> HttpJsonClient {
             "can_recall": true, "has_callback": false, "attempt_timeout_ms": 2_000,
     }}}))
     .unwrap();
-    let checked = switches.check().unwrap();
+    let checked = switches.check(SecretsOf::Requests).unwrap();
     let (_, options, profile): (_, _, &SwitchProfile) = checked.iter().next().unwrap();
     HttpJsonClient::new(options, profile).unwrap()
 }

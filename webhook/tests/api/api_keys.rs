@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use payment_ledger::access::api_keys::{ApiKeyScope, RotateKeyOutcome, SuccessorKey};
 use payment_protocol::ids::KeyId;
 use serde_json::{Value, json};
+use service_kit::published::DEMO_API_KEY;
 use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
 
-use crate::support::{ACME, Api, ApiResponse, PAYMENTS, order};
+use crate::support::{ACME, Api, ApiResponse, NORTH, PAYMENTS, order, switch};
 
 /// Headers that differ between responses.
 const PER_REQUEST: [&str; 1] = ["x-request-id"];
@@ -159,4 +161,40 @@ async fn a_rotated_api_key_is_valid_during_the_overlap(pool: PgPool) {
     api.post("old", PAYMENTS, "k", &body).await.assert_problem(401, "unauthorized", "the overlap has ended");
     assert_eq!(api.post("new", PAYMENTS, "k", &body).await.status, 200);
     assert_eq!(api.get(ACME, PAYMENTS).await.json["payments"].as_array().unwrap().len(), 1);
+}
+
+/// What the demo publishes protects nothing where other machines can reach the API.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn published_secrets_are_refused_where_other_machines_can_reach_the_api(pool: PgPool) {
+    let api = Api::new(pool.clone()).await;
+    api.create_key(DEMO_API_KEY, "acme", "demo", &[ApiKeyScope::Read]).await;
+    let account = "/api/v1/accounts/acme-eur";
+    assert_eq!(api.get(DEMO_API_KEY, account).await.status, 200, "on this machine it is accepted");
+
+    for listen in ["0.0.0.0:8080", "[::]:8080", "10.1.2.3:8080"] {
+        let open = Api::with_options(pool.clone(), json!({"listen": listen}));
+        let response = open.get(DEMO_API_KEY, account).await;
+        response.assert_problem(401, "unauthorized", listen);
+        assert_eq!(response.header("www-authenticate"), "Bearer error=\"invalid_token\"");
+        assert_eq!(open.get(ACME, account).await.status, 200);
+    }
+
+    let published = "whsec_ZGVtby1vbmx5LXNlY3JldC1kby1ub3QtdXNlLWl0ISE=";
+    for (options, is_refused) in [
+        (json!({"listen": "0.0.0.0:8080"}), true),
+        (json!({"metrics_listen": "0.0.0.0:9104"}), true),
+        (json!({}), false),
+    ] {
+        let config = json!({"api": options, "switches": {NORTH: switch("DE", &[published])}});
+        let config = serde_json::from_value(config).unwrap();
+        let started = payments_api::router(config, pool.clone(), CancellationToken::new());
+        assert_eq!(started.is_err(), is_refused, "{options}");
+        if let Err(error) = started {
+            let text = error.to_string();
+            assert!(
+                text.starts_with("switches.north.callback_secrets is a secret that the demo publishes"),
+                "{text}"
+            );
+        }
+    }
 }

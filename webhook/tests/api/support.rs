@@ -309,9 +309,9 @@ pub(crate) fn config_without_north() -> Config {
     serde_json::from_value(json!({"switches": {SOUTH: switch("FR", &[SOUTH_SECRET])}})).unwrap()
 }
 
-fn switch(route: &str, secrets: &[&str]) -> Value {
+pub(crate) fn switch(route: &str, secrets: &[&str]) -> Value {
     json!({
-        "base_url": "http://127.0.0.1:1", "api_token": "t", "callback_secrets": secrets, "routes": [route],
+        "base_url": "http://127.0.0.1:1", "callback_secrets": secrets, "routes": [route],
         "profile": {
             "strategy": "query", "has_query": true, "deduplicates": true, "retention_s": 86_400,
             "tombstones": true, "honours_deadline": true, "max_skew_ms": 1_000, "can_cancel": true,

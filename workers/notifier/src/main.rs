@@ -24,7 +24,7 @@ use monitoring::measure;
 use monitoring::metrics::Process;
 use outbox::nats::{Broker, Consumer};
 use payment_ledger::Ledger;
-use service_kit::{metrics, serve, shutdown, telemetry};
+use service_kit::{metrics, published, serve, shutdown, telemetry};
 
 use crate::webhooks::Webhooks;
 
@@ -33,6 +33,8 @@ async fn main() -> anyhow::Result<()> {
     telemetry::init("notifier");
     let options: config::Options = service_kit::config::load("PAYMENTS", "PAYMENTS_CONFIG")?;
     let (customers, endpoints) = (options.customers()?, options.endpoints()?);
+    let listeners = [("notifier.metrics_listen", options.notifier.metrics_listen)];
+    published::refuse(&listeners, options.outbound_webhooks.secrets())?;
     let webhooks = options.outbound_webhooks.check()?;
     let stop = shutdown::on_signals();
     let traces = trace_kit::Exporter::start("notifier")?;

@@ -14,8 +14,8 @@ use monitoring::metrics::Process;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::ids::SwitchName;
 use service_kit::task::Trigger;
-use service_kit::{metrics, serve, shutdown};
-use switch_client::SwitchClient;
+use service_kit::{metrics, published, serve, shutdown};
+use switch_client::{SecretsOf, SwitchClient};
 use temporalio_client::Client;
 use temporalio_common::worker::WorkerDeploymentOptions;
 use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
@@ -63,7 +63,11 @@ const ABANDON_AFTER: Duration = Duration::from_secs(1);
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let stop = shutdown::on_signals();
     let exporter = trace_kit::Exporter::start("payment-worker").context("traces cannot be exported")?;
-    let switches = options.switches.check().context("the configuration of the switches is invalid")?;
+    let switches = options
+        .switches
+        .check(SecretsOf::Requests)
+        .context("the configuration of the switches is invalid")?;
+    published::refuse(&[("worker.metrics_listen", options.worker.metrics_listen)], switches.secrets())?;
     let ledger = Ledger::new(options.database.pool("payment-worker")?);
     let recorder = metrics::install().context("the metrics of the payment-worker could not be set up")?;
     measure::start(Process::PaymentWorker, ledger.pool().clone(), stop.clone());

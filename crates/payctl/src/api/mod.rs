@@ -22,7 +22,7 @@ pub(crate) use documents::{
 };
 pub(crate) use error::ApiError;
 
-use crate::commands::demo::DEMO_KEY;
+use service_kit::published::DEMO_API_KEY;
 
 /// Time for one call, beyond the time the server is requested to wait.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub(crate) struct ApiArgs {
     #[arg(long, env = "PAYMENTS_API_URL", default_value = "http://127.0.0.1:8080")]
     url: Url,
     /// API key; set it in the environment, other users of this machine can read the command line
-    #[arg(long, env = "PAYMENTS_API_KEY", default_value = DEMO_KEY, hide_env_values = true)]
+    #[arg(long, env = "PAYMENTS_API_KEY", default_value = DEMO_API_KEY, hide_env_values = true)]
     key: SecretString,
 }
 

@@ -7,6 +7,7 @@ use payment_protocol::ids::{AccountId, ClientId, TenantId};
 use payment_protocol::money::{Money, format_major, parse_currency};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
+use service_kit::published::{self, DEMO_API_KEY};
 
 use super::accounts;
 use crate::api_key;
@@ -14,9 +15,6 @@ use crate::database::DatabaseArgs;
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{Align, Table};
-
-/// The demo's API key, which is public. `pay` and `show` use it by default.
-pub(crate) const DEMO_KEY: &str = "demo-key-not-for-production";
 
 const TENANT: &str = "demo";
 const CLIENT: &str = "demo-app";
@@ -43,7 +41,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     database: DatabaseArgs,
     /// API key to store for the demo client
-    #[arg(long, value_name = "KEY", env = "PAYMENTS_API_KEY", default_value = DEMO_KEY, hide_env_values = true)]
+    #[arg(long, value_name = "KEY", env = "PAYMENTS_API_KEY", default_value = DEMO_API_KEY, hide_env_values = true)]
     api_key: SecretString,
     /// Print one JSON document
     #[arg(long)]
@@ -71,6 +69,12 @@ struct DemoAccountDocument<'a> {
 }
 
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+    let host = args.database.options()?.get_host().to_owned();
+    anyhow::ensure!(
+        is_this_machine(&host) || !published::is_published(args.api_key.expose_secret()),
+        "the demo's API key is public, and the database is at {host}: other machines could pay with the key; set --api-key \
+         (PAYMENTS_API_KEY) to one of your own"
+    );
     let ledger = args.database.ledger().await?;
     let caller = Caller { tenant: TenantId::new(TENANT)?, client: ClientId::new(CLIENT)? };
     api_key::import(&ledger, &args.api_key, &caller).await?;
@@ -88,6 +92,12 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
         write_text(&args, &opened, out)?
     }
     Ok(CommandOutcome::Success)
+}
+
+/// Whether a database's host is this machine: a loopback address, or the folder of a socket.
+fn is_this_machine(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    host == "localhost" || host.starts_with('/') || address.is_ok_and(|address| address.is_loopback())
 }
 
 fn write_text(args: &Args, opened: &[Account], out: &mut Output<'_>) -> anyhow::Result<()> {
@@ -122,4 +132,19 @@ fn document(account: &Account) -> anyhow::Result<DemoAccountDocument<'_>> {
         available: format_major(account.available_minor, currency),
         held: format_major(account.held_minor, currency),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_on_this_machine_has_a_loopback_address_or_a_socket() {
+        for here in ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost", "/var/run/postgresql"] {
+            assert!(is_this_machine(here), "{here}");
+        }
+        for elsewhere in ["postgres", "10.0.0.1", "db.example", "0.0.0.0", ""] {
+            assert!(!is_this_machine(elsewhere), "{elsewhere}");
+        }
+    }
 }

@@ -103,7 +103,7 @@ impl SwitchHttp {
     /// A client of the switch; sends nothing yet.
     ///
     /// # Errors
-    /// The HTTP client cannot be built.
+    /// The switch's section has no token, or the HTTP client cannot be built.
     pub(crate) fn new(options: &SwitchOptions, order: ProbeOrder) -> anyhow::Result<Self> {
         // Fails if a provider is installed already, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -116,7 +116,9 @@ impl SwitchHttp {
         }
         Ok(Self {
             base: options.base_url.trim_end_matches('/').to_owned(),
-            token: options.api_token.clone(),
+            token: options.api_token.clone().context(
+                "the switch's section has no api_token; add the token by which the switch knows the bank",
+            )?,
             http: http.build().context("the HTTP client of the probe cannot be built")?,
             order,
         })

@@ -65,10 +65,10 @@ impl HttpJsonClient {
         key: Option<&str>,
         body: Option<Vec<u8>>,
     ) -> Result<HttpResponse, String> {
-        let mut request = self
-            .http
-            .request(method, format!("{}{path}", self.base_url))
-            .bearer_auth(self.api_token.expose_secret());
+        let mut request = self.http.request(method, format!("{}{path}", self.base_url));
+        if let Some(token) = &self.api_token {
+            request = request.bearer_auth(token.expose_secret());
+        }
         if let Some(key) = key {
             request = request.header("Idempotency-Key", key);
         }

@@ -52,7 +52,8 @@ pub use report::{CallbackBody, HttpJsonReports};
 pub struct HttpJsonClient {
     pub(crate) name: SwitchName,
     pub(crate) base_url: String,
-    pub(crate) api_token: SecretString,
+    /// Checked to be there by [`crate::Switches::check`]; without it the switch refuses every request.
+    pub(crate) api_token: Option<SecretString>,
     pub(crate) http: reqwest::Client,
     pub(crate) clock: SwitchClock,
     /// Timeout of one HTTP call.

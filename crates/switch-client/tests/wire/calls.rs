@@ -9,7 +9,7 @@ use payment_protocol::recall::RecallAnswer;
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
 use payment_protocol::{SwitchProfile, keys};
 use serde_json::{Value, json};
-use switch_client::{HttpJsonClient, LookupKey, Switches, TransferOrder, TransferRef};
+use switch_client::{HttpJsonClient, LookupKey, SecretsOf, Switches, TransferOrder, TransferRef};
 
 use crate::server::{Server, Step};
 
@@ -242,7 +242,7 @@ pub(crate) fn client_with(url: &str, change: &Value) -> HttpJsonClient {
     let switches: Switches = serde_json::from_value(json!({"mock": {"base_url": url, "api_token": "t",
         "callback_secrets": ["whsec_x"], "profile": profile}}))
     .unwrap();
-    let checked = switches.check().unwrap();
+    let checked = switches.check(SecretsOf::Requests).unwrap();
     let (_, options, profile): (_, _, &SwitchProfile) = checked.iter().next().unwrap();
     HttpJsonClient::new(options, profile).unwrap()
 }
