@@ -103,10 +103,11 @@ require_same_switch() {
     kept=$(sed -n 1p "$file")
     case $kept in
       "rail "*) option="--rail ${kept#rail }" ;;
+      query) option= ;;
       *) option="--strategy $kept" ;;
     esac
     [ "$kept" = "$1" ] ||
-      fail "the kept payments were made with $option; run './dev up $option', or delete them first with './dev reset'"
+      fail "the kept payments were made with './dev up${option:+ $option}'; start it so, or delete them first with './dev reset'"
   fi
   printf '%s\n' "$1" >"$file"
 }

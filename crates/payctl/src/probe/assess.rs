@@ -121,6 +121,14 @@ fn assess_strategy(
             safe: true,
             remarks: warnings.into_iter().map(|warning| warning.to_string()).collect(),
         },
+        // The profile has one setting for both ways to query.
+        Err(_) if strategy == Strategy::Validate && !profile.has_query => StrategyAssessment {
+            strategy,
+            safe: false,
+            remarks: vec![
+                "validate looks the transfer up in a listing, which the switch does not have".into(),
+            ],
+        },
         Err(error) => StrategyAssessment { strategy, safe: false, remarks: vec![error.to_string()] },
     }
 }

@@ -121,14 +121,16 @@ fn transfer(case: &Case, explanation: &PaymentExplanation) -> Row {
     let (seen, is_equal) = match &explanation.switch {
         Ok(view) => {
             let is_equal = match &view.answer {
-                QueryAnswer::Settled(report) => is_settled && report.amount_minor == case.amount_minor,
+                QueryAnswer::Settled(report) => Some(is_settled && report.amount_minor == case.amount_minor),
+                // A statement lists a settled transfer when its cycle is closed.
+                QueryAnswer::NotListed { .. } if is_settled => None,
                 QueryAnswer::Void { .. }
                 | QueryAnswer::Returned(_)
                 | QueryAnswer::NotFound
-                | QueryAnswer::NotListed { .. } => !is_settled,
-                _ => false,
+                | QueryAnswer::NotListed { .. } => Some(!is_settled),
+                _ => Some(false),
             };
-            (view.describe(), Some(is_equal))
+            (view.describe(), is_equal)
         }
         Err(error) => (error.clone(), None),
     };

@@ -113,8 +113,8 @@ fn require_needs(case: &Case, config: &Config, destination: &AccountId) -> anyho
     let unmet = case.needs.iter().find(|need| !need.is_met(&switch.profile));
     let Some(need) = unmet else { return Ok(()) };
     anyhow::bail!(
-        "nothing was triggered: the case {} needs {}, which the profile of switch {} excludes; pay an account of another switch \
-         (--to), or start ./dev up without --rail and --strategy",
+        "nothing was triggered: the case {} needs {}, which the profile of switch {} excludes; start ./dev up without --rail and \
+         --strategy, or pay an account of another switch that can show it (--to)",
         case.name,
         need.text(),
         switch.profile.switch,

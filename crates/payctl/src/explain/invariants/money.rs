@@ -114,7 +114,7 @@ impl Records<'_> {
         let is_released = self.entries_of_kind("release") > 0;
         let ended_uncharged = self.final_state().is_some_and(|end| end != FinalState::Settled);
         if !(is_released || ended_uncharged) || self.is_debited() {
-            return holds_if(true, "debited, or nothing was released");
+            return holds_if(true, "charged, or nothing was released");
         }
         let row = &self.explained.payment;
         let owes_nothing = matches!(row.final_status.as_deref(), Some("void" | "returned"));
