@@ -1,10 +1,11 @@
 //! The invariants, which hold in every state, by their numbers in `crates/ARCHITECTURE.md`.
 
 use payment_protocol::cancel::SwitchResponse;
+use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::facts::{FinalStatus, HoldStatus};
 use payment_protocol::port::{
-    CancelOutcome, DebitOutcome, NeedsOperatorOutcome, RecallOutcome, ReleaseOutcome, SubmitOutcome,
+    CancelOutcome, DebitOutcome, NeedsOperatorOutcome, RecallOutcome, SubmitOutcome,
 };
 use payment_protocol::rules::retention_expired;
 use payment_protocol::state::FinalState;
@@ -85,11 +86,11 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
         (RECORDED_BEFORE_SENT, recorded_before_sent(model, next)),
         (ONE_FORWARD_RUN, one_forward_run(model, before, next)),
         (FINAL_STATE_IS_KEPT, !before.bank.ended() || before.bank.state == next.bank.state),
-        (NO_CALLBACK_LOST, contradictions_are_exceptions(&next.bank)),
+        (NO_CALLBACK_LOST, contradictions_are_exceptions(model, next)),
         (FIRST_CAUSE, first_cause_names_the_final_state(before, next)),
         (BOOKS_AGREE, decided_falsely || books_agree(model, next)),
         (COMPENSATION_ORDER, compensated_in_order(model, next)),
-        (REFUSED_RELEASE_WAITS, refused_release_waits(model, next)),
+        (REFUSED_RELEASE_WAITS, refused_release_waits(model, before, next)),
         (WORKFLOW_AGREES, workflow_agrees(model, next)),
         (DETERMINISTIC, deterministic(model, next)),
         (RECALL_ONLY_AFTER_REFUSED_DEBIT, recall_follows_a_refused_debit(model, next)),
@@ -259,7 +260,8 @@ fn submits_in_its_own_run(model: &Model, next: &State, running: &RunningWorkflow
     !submitted || next.bank.run == Some(running.run) || running.resume == 0
 }
 
-fn contradictions_are_exceptions(bank: &Bank) -> bool {
+fn contradictions_are_exceptions(model: &Model, next: &State) -> bool {
+    let bank = &next.bank;
     let kinds = [
         Exception::LateConfirmation,
         Exception::ContradictoryFinalStatus,
@@ -267,7 +269,9 @@ fn contradictions_are_exceptions(bank: &Bank) -> bool {
         Exception::SettledWithoutAttempt,
     ];
     let open = kinds.iter().any(|kind| bank.exceptions.contain(*kind));
-    let returned = bank.final_status == Some(FinalStatus::Returned);
+    // A callback that a query must confirm is no return.
+    let returned = bank.final_status == Some(FinalStatus::Returned)
+        && (next.switch.returned() || !model.confirms_by_query());
     let success_ignored = bank.success_stored && bank.ended() && bank.journal.debits() == 0 && !returned;
     let failure_ignored =
         bank.failure_stored && bank.final_status == Some(FinalStatus::Settled) && bank.success_stored;
@@ -313,18 +317,15 @@ fn compensated_in_order(model: &Model, next: &State) -> bool {
 
 /// The model refuses a release once; the world refuses it until operators have mended the database. Repeated without an event, it would
 /// fill the workflow's history.
-fn refused_release_waits(model: &Model, next: &State) -> bool {
-    running(next).all(|running| {
-        let progress = model.workflow_at(running.resume, &running.history);
-        let Progress::Awaits(PortCall::Release(_)) = &*progress else { return true };
-        let exchanges = model.exchanges_of(&running.history);
-        let decisive = exchanges.iter().rev().find_map(|exchange| match &exchange.reply {
-            PortReply::Release(ReleaseOutcome::Failed { .. }) => Some(false),
-            PortReply::Wait(_) => Some(true),
-            _ => None,
-        });
-        decisive.unwrap_or(true)
-    })
+fn refused_release_waits(model: &Model, before: &State, next: &State) -> bool {
+    let call = |running: &RunningWorkflow| model.workflow_at(running.resume, &running.history);
+    let needs_operator = PortCall::NeedsOperator(OperatorReason::CompensationFailed);
+    running(before).filter(|running| *call(running) == Progress::Awaits(needs_operator.clone())).all(
+        |waiting| {
+            let mut same_run = running(next).filter(|running| running.run == waiting.run);
+            !same_run.any(|running| matches!(&*call(running), Progress::Awaits(PortCall::Release(_))))
+        },
+    )
 }
 
 fn releases_after_the_switch_answered(model: &Model, running: &RunningWorkflow) -> bool {
