@@ -1,4 +1,4 @@
-//! Limit of requests in flight. A request above the limit is refused at once instead of queued: under overload a queue only
+//! Limits of requests in flight. A request above its limit is refused at once instead of queued: under overload a queue only
 //! delays every request.
 
 use std::sync::Arc;
@@ -11,8 +11,33 @@ use axum::response::{IntoResponse as _, Response};
 use service_kit::problem::Problem;
 use tokio::sync::Semaphore;
 
-/// Admits a request if a permit is free. Health, readiness and metrics routes are not limited.
-pub(crate) async fn admit(State(permits): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+use crate::config::{ApiOptions, SetupError, not_zero};
+
+/// The free permits. Clients and switches have their own: neither uses up what the other needs.
+pub(crate) struct Admission {
+    clients: Semaphore,
+    switches: Semaphore,
+}
+
+impl Admission {
+    /// All permits.
+    ///
+    /// # Errors
+    /// [`SetupError::Zero`].
+    pub(crate) fn new(options: &ApiOptions) -> Result<Self, SetupError> {
+        not_zero("api.max_in_flight", options.max_in_flight)?;
+        not_zero("api.callbacks_max_in_flight", options.callbacks_max_in_flight)?;
+        Ok(Self {
+            clients: Semaphore::new(options.max_in_flight),
+            switches: Semaphore::new(options.callbacks_max_in_flight),
+        })
+    }
+}
+
+/// Admits a request if a permit is free. Health and readiness are not limited.
+pub(crate) async fn admit(State(permits): State<Arc<Admission>>, request: Request, next: Next) -> Response {
+    let is_callback = request.uri().path().starts_with("/callbacks/");
+    let permits = if is_callback { &permits.switches } else { &permits.clients };
     match permits.try_acquire() {
         Ok(_permit) => next.run(request).await,
         Err(_) => {

@@ -31,6 +31,7 @@ use utoipa_axum::routes;
 use webhook_signature::{SIGNATURE_HEADER, Secret};
 use workflow_api::Signaller;
 
+use crate::admission::Admission;
 use crate::auth::ByApiKey;
 use crate::config::{Config, SetupError};
 use crate::limits::Limits;
@@ -87,7 +88,7 @@ pub(crate) struct App {
 pub fn router(config: Config, pool: PgPool, stopping: CancellationToken) -> Result<Router, SetupError> {
     let bounds = config.api.bounds()?;
     let shows_docs = config.api.docs;
-    let admission = Arc::new(Semaphore::new(config.api.max_in_flight));
+    let admission = Arc::new(Admission::new(&config.api)?);
     let ready = Ledger::new(pool.clone()).readiness();
     let app = start_app(config, pool, stopping)?;
     let (api, document) =

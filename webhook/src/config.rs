@@ -71,8 +71,10 @@ pub struct ApiOptions {
     pub wait_max_s: u64,
     /// Upper bound of requests that wait with `?wait=`; a further one is answered without waiting. Default 256.
     pub waiters_max: usize,
-    /// Upper bound of requests in flight; a further one is answered 503 `overloaded`. Default 1024.
+    /// Upper bound of clients' requests in flight; a further one is answered 503 `overloaded`. Default 1024.
     pub max_in_flight: usize,
+    /// The same for callbacks of switches. Default 256.
+    pub callbacks_max_in_flight: usize,
     /// Longest time of one request, including `?wait=`. Default 40 s.
     pub request_timeout_s: u64,
     /// Rate of writes of one client; retries are not counted.
@@ -99,6 +101,7 @@ impl Default for ApiOptions {
             wait_max_s: 30,
             waiters_max: 256,
             max_in_flight: 1024,
+            callbacks_max_in_flight: 256,
             request_timeout_s: 40,
             writes: RateOptions::default(),
             reads: RateOptions::default(),
@@ -177,7 +180,6 @@ impl ApiOptions {
     pub fn bounds(&self) -> Result<RequestBounds, SetupError> {
         not_zero("api.body_limit_bytes", self.body_limit_bytes)?;
         not_zero("api.body_timeout_s", self.body_timeout_s)?;
-        not_zero("api.max_in_flight", self.max_in_flight)?;
         if self.wait_max_s >= self.request_timeout_s {
             return Err(SetupError::WaitExceedsRequestTimeout {
                 wait_max_s: self.wait_max_s,

@@ -135,29 +135,56 @@ pub fn verify(
     now_s: i64,
     tolerance_s: i64,
 ) -> Result<String, SignatureError> {
-    let id = single(headers, ID_HEADER)?;
-    let timestamp = single(headers, TIMESTAMP_HEADER)?;
-    let signatures = single(headers, SIGNATURE_HEADER)?;
-    // With a dot in the id one signed text could be read as two different events.
-    if id.is_empty() || id.len() > MAX_ID_BYTES || id.contains('.') {
-        return Err(SignatureError::Malformed(ID_HEADER));
-    }
-    let timestamp_s: i64 = timestamp.parse().map_err(|_| SignatureError::Malformed(TIMESTAMP_HEADER))?;
-    let age_s = now_s.saturating_sub(timestamp_s);
-    if age_s > tolerance_s {
-        return Err(SignatureError::TooOld(age_s));
-    }
-    if age_s < tolerance_s.saturating_neg() {
-        return Err(SignatureError::TooNew(age_s.saturating_neg()));
-    }
-    let mut matched = false;
-    for candidate in candidates(signatures)? {
-        for secret in secrets {
-            // The signature covers the header's text, not the parsed number.
-            matched |= mac(secret, id, timestamp, body).verify_slice(&candidate).is_ok();
+    SignedHeaders::read(headers, now_s, tolerance_s)?.verify(secrets, body)
+}
+
+/// The headers of a webhook, checked before its body is read: a sender without a fresh timestamp and a well-formed signature sends no
+/// body to anybody.
+#[derive(Clone, Debug)]
+pub struct SignedHeaders<'h> {
+    id: &'h str,
+    timestamp: &'h str,
+    candidates: Vec<Vec<u8>>,
+}
+
+impl<'h> SignedHeaders<'h> {
+    /// Reads the headers. `now_s` and `tolerance_s` are in seconds; a timestamp exactly at the tolerance is accepted.
+    ///
+    /// # Errors
+    /// [`SignatureError`], the first that applies in its order of declaration; never [`SignatureError::NoMatch`].
+    pub fn read(headers: &'h HeaderMap, now_s: i64, tolerance_s: i64) -> Result<Self, SignatureError> {
+        let id = single(headers, ID_HEADER)?;
+        let timestamp = single(headers, TIMESTAMP_HEADER)?;
+        let signatures = single(headers, SIGNATURE_HEADER)?;
+        // With a dot in the id one signed text could be read as two different events.
+        if id.is_empty() || id.len() > MAX_ID_BYTES || id.contains('.') {
+            return Err(SignatureError::Malformed(ID_HEADER));
         }
+        let timestamp_s: i64 = timestamp.parse().map_err(|_| SignatureError::Malformed(TIMESTAMP_HEADER))?;
+        let age_s = now_s.saturating_sub(timestamp_s);
+        if age_s > tolerance_s {
+            return Err(SignatureError::TooOld(age_s));
+        }
+        if age_s < tolerance_s.saturating_neg() {
+            return Err(SignatureError::TooNew(age_s.saturating_neg()));
+        }
+        Ok(Self { id, timestamp, candidates: candidates(signatures)? })
     }
-    if matched { Ok(id.to_owned()) } else { Err(SignatureError::NoMatch) }
+
+    /// Verifies the body and returns the event id. Every secret is tried against every signature in constant time.
+    ///
+    /// # Errors
+    /// [`SignatureError::NoMatch`].
+    pub fn verify(&self, secrets: &[Secret], body: &[u8]) -> Result<String, SignatureError> {
+        let mut matched = false;
+        for candidate in &self.candidates {
+            for secret in secrets {
+                // The signature covers the header's text, not the parsed number.
+                matched |= mac(secret, self.id, self.timestamp, body).verify_slice(candidate).is_ok();
+            }
+        }
+        if matched { Ok(self.id.to_owned()) } else { Err(SignatureError::NoMatch) }
+    }
 }
 
 /// The decoded `v1` signatures of the header. Other versions are skipped, as the standard requires; a header without any

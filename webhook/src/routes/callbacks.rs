@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use axum::extract::State;
+use axum::extract::{FromRequest as _, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
@@ -20,6 +20,7 @@ use service_kit::problem::{Json, Path, Problem};
 use switch_client::http_json::CallbackBody;
 use trace_kit::{Span, SpanKind, TraceParent, attribute, span};
 use utoipa::ToSchema;
+use webhook_signature::{SignatureError, SignedHeaders};
 
 use crate::app::{App, CallbackSource};
 use crate::error::{ApiError, excerpt};
@@ -67,20 +68,17 @@ pub(crate) async fn receive_callback(
     State(app): State<Arc<App>>,
     Path(switch): Path<String>,
     headers: HeaderMap,
-    RawBody(body): RawBody,
+    request: Request,
 ) -> Result<Json<CallbackReceipt>, ApiError> {
     let received_at = SystemTime::now();
     let (switch, source) = find_switch(&app, &switch)?;
 
-    // The body is not even parsed before its signature is verified.
+    // Nobody is waited for whose headers do not pass, and the body is not even parsed before its signature is verified.
     let now_s = Timestamp::now().as_second();
-    let event_id =
-        webhook_signature::verify(&source.secrets, &headers, &body, now_s, app.callback_tolerance_s).map_err(|reason| {
-            tracing::warn!(switch = %switch, %reason, "the payments-api refused a switch's callback because its signature could not be verified");
-            count(switch, "invalid_signature");
-            Problem::new(StatusCode::UNAUTHORIZED, "invalid_signature", "Invalid signature")
-                .detail(format!("the callback's signature could not be verified: {reason}; sign the raw body with a current secret"))
-        })?;
+    let signed = SignedHeaders::read(&headers, now_s, app.callback_tolerance_s)
+        .map_err(|reason| unverified(switch, &reason))?;
+    let RawBody(body) = RawBody::from_request(request, &()).await?;
+    let event_id = signed.verify(&source.secrets, &body).map_err(|reason| unverified(switch, &reason))?;
     let read = EventId::new(event_id.as_str())
         .map_err(|error| error.to_string())
         .and_then(|id| Ok((read(source, switch, &id, &body)?, id)));
@@ -100,6 +98,14 @@ pub(crate) async fn receive_callback(
     }
     count(switch, outcome?);
     Ok(Json(CallbackReceipt { stored: true }))
+}
+
+fn unverified(switch: &SwitchName, reason: &SignatureError) -> Problem {
+    tracing::warn!(switch = %switch, %reason, "the payments-api refused a switch's callback because its signature could not be verified");
+    count(switch, "invalid_signature");
+    Problem::new(StatusCode::UNAUTHORIZED, "invalid_signature", "Invalid signature").detail(format!(
+        "the callback's signature could not be verified: {reason}; sign the raw body with a current secret"
+    ))
 }
 
 /// The callback as a span of its payment's trace, whatever position in a trace the switch named.

@@ -5,8 +5,9 @@ use axum::http::Request;
 use serde_json::json;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use webhook_signature::SIGNATURE_HEADER;
 
-use crate::support::{ACME, Api, PAYMENTS, order};
+use crate::support::{ACME, Api, NORTH, NORTH_SECRET, PAYMENTS, order, pending_body, report, signed};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn unknown_api_routes_and_exceeded_bounds_are_answered_with_problems(pool: PgPool) {
@@ -16,7 +17,8 @@ async fn unknown_api_routes_and_exceeded_bounds_are_answered_with_problems(pool:
     let put = Request::put(PAYMENTS).body(Body::empty()).unwrap();
     api.send(put).await.assert_problem(405, "method_not_allowed", "method");
     api.post(ACME, PAYMENTS, "k", &large).await.assert_problem(413, "body_too_large", "payment");
-    api.post(ACME, "/callbacks/north", "k", &large).await.assert_problem(413, "body_too_large", "callback");
+    let callback = signed(NORTH_SECRET, "e-1", 0, large.as_str());
+    api.callback(NORTH, callback).await.assert_problem(413, "body_too_large", "callback");
     let (id, _) = api.accepted_payment("k").await;
     let cancel = format!("{PAYMENTS}/{id}/cancel");
     api.post(ACME, &cancel, "c", &large).await.assert_problem(413, "body_too_large", "cancel");
@@ -48,16 +50,14 @@ async fn each_api_request_has_a_request_id_and_a_timeout(pool: PgPool) {
 async fn an_api_request_body_that_never_arrives_is_408_and_stores_nothing(pool: PgPool) {
     let api = Api::with_options(Api::new(pool).await.pool, json!({"body_timeout_s": 1}));
     let before = api.row_counts().await;
-    let slow = |path: &str| {
-        let never = futures::stream::pending::<Result<Vec<u8>, std::io::Error>>();
-        Request::post(path)
-            .header("authorization", format!("Bearer {ACME}"))
-            .header("idempotency-key", "k")
-            .header("content-type", "application/json")
-            .body(Body::from_stream(never))
-            .unwrap()
-    };
-    let (payment, callback) = tokio::join!(api.send(slow(PAYMENTS)), api.send(slow("/callbacks/north")));
+    let payment = Request::post(PAYMENTS)
+        .header("authorization", format!("Bearer {ACME}"))
+        .header("idempotency-key", "k")
+        .header("content-type", "application/json")
+        .body(pending_body())
+        .unwrap();
+    let callback = signed(NORTH_SECRET, "e-1", 0, "{}").request(NORTH, pending_body());
+    let (payment, callback) = tokio::join!(api.send(payment), api.send(callback));
     for response in [payment, callback] {
         response.assert_problem(408, "body_timeout", "incomplete request");
         assert_eq!(response.header("connection"), "close");
@@ -81,6 +81,64 @@ async fn an_api_request_above_the_in_flight_limit_is_503_but_health_is_not(pool:
     };
     let (first, ()) = tokio::join!(narrow.get(ACME, &path), second);
     assert_eq!(first.status, 200);
+}
+
+/// Clients at their limit hold up no callback, and switches at theirs no client.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn clients_and_switches_have_limits_in_flight_of_their_own(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let (id, tx_id) = api.accepted_payment("k").await;
+    let options = json!({"max_in_flight": 1, "callbacks_max_in_flight": 1, "body_timeout_s": 1});
+    let narrow = Api::with_options(api.pool.clone(), options);
+    let callback = |event: &str| signed(NORTH_SECRET, event, 0, report(&tx_id, "FAILURE").to_string());
+
+    let path = format!("{PAYMENTS}/{id}?wait=30");
+    let during_a_wait = async {
+        narrow.pay("l", &order()).await.assert_problem(503, "overloaded", "a client at the clients' limit");
+        assert_eq!(narrow.callback(NORTH, callback("e-1")).await.status, 200);
+        narrow.stopping.cancel();
+    };
+    let (first, ()) = tokio::join!(narrow.get(ACME, &path), during_a_wait);
+    assert_eq!(first.status, 200);
+
+    let slow = callback("e-2").request(NORTH, pending_body());
+    let during_a_slow_callback = async {
+        narrow.callback(NORTH, callback("e-3")).await.assert_problem(
+            503,
+            "overloaded",
+            "a callback at its limit",
+        );
+        assert_eq!(narrow.get(ACME, PAYMENTS).await.status, 200);
+    };
+    let (slow, ()) = tokio::join!(narrow.send(slow), during_a_slow_callback);
+    slow.assert_problem(408, "body_timeout", "the body of the first callback never arrives");
+}
+
+/// Who sends no fresh timestamp and no signature holds no permit while the body does not arrive.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_callback_with_invalid_headers_is_refused_before_its_body_arrives(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let (_, tx_id) = api.accepted_payment("k").await;
+    let options = json!({"callbacks_max_in_flight": 1, "body_timeout_s": 1});
+    let narrow = Api::with_options(api.pool.clone(), options);
+    let valid =
+        |event: &str, age_s| signed(NORTH_SECRET, event, age_s, report(&tx_id, "FAILURE").to_string());
+    let mut unsigned = valid("e-1", 0);
+    unsigned.headers.remove(SIGNATURE_HEADER);
+    let cases = [
+        ("nobody", valid("e-1", 0), 404, "unknown_switch"),
+        (NORTH, valid("e-1", 3_600), 401, "invalid_signature"),
+        (NORTH, unsigned, 401, "invalid_signature"),
+    ];
+    for (index, (switch, callback, status, code)) in cases.into_iter().enumerate() {
+        let meanwhile = async {
+            assert_eq!(narrow.callback(NORTH, valid(&format!("e-{}", index + 2), 0)).await.status, 200);
+        };
+        let slow = narrow.send(callback.request(switch, pending_body()));
+        let (refused, ()) = tokio::join!(slow, meanwhile);
+        refused.assert_problem(status, code, "the body never arrives");
+        assert_eq!(refused.header("connection"), "close");
+    }
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]

@@ -202,12 +202,7 @@ impl Api {
     }
 
     pub(crate) async fn callback(&self, switch: &str, signed: Signed) -> ApiResponse {
-        let mut request =
-            Request::post(format!("/callbacks/{switch}")).header("content-type", "application/json");
-        for (name, value) in &signed.headers {
-            request = request.header(*name, value);
-        }
-        self.send(request.body(Body::from(signed.body)).unwrap()).await
+        self.send(signed.request(switch, Body::from(signed.body.clone()))).await
     }
 
     /// Row counts of every table that a request could write to.
@@ -249,6 +244,23 @@ impl Api {
 pub(crate) struct Signed {
     pub(crate) headers: BTreeMap<&'static str, String>,
     pub(crate) body: Vec<u8>,
+}
+
+impl Signed {
+    /// The callback with this body instead of its own.
+    pub(crate) fn request(&self, switch: &str, body: Body) -> Request<Body> {
+        let mut request =
+            Request::post(format!("/callbacks/{switch}")).header("content-type", "application/json");
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        request.body(body).unwrap()
+    }
+}
+
+/// A body that never arrives.
+pub(crate) fn pending_body() -> Body {
+    Body::from_stream(futures::stream::pending::<Result<Vec<u8>, std::io::Error>>())
 }
 
 /// A callback signed by a switch `age_s` seconds ago.
