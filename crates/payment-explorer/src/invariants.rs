@@ -320,6 +320,10 @@ fn compensated_in_order(model: &Model, next: &State) -> bool {
 fn refused_release_waits(model: &Model, before: &State, next: &State) -> bool {
     let call = |running: &RunningWorkflow| model.workflow_at(running.resume, &running.history);
     let needs_operator = PortCall::NeedsOperator(OperatorReason::CompensationFailed);
+    // A reset, or a restored Temporal, repeats what came before.
+    if next.budget.faults < before.budget.faults {
+        return true;
+    }
     running(before).filter(|running| *call(running) == Progress::Awaits(needs_operator.clone())).all(
         |waiting| {
             let mut same_run = running(next).filter(|running| running.run == waiting.run);
