@@ -315,7 +315,7 @@ fn compensated_in_order(model: &Model, next: &State) -> bool {
     running(next).all(|running| releases_after_the_switch_answered(model, running))
 }
 
-/// The model refuses a release once; the world refuses it until operators have mended the database. Repeated without an event, it would
+/// The model refuses a release once; the world refuses it until operators have repaired the database. Repeated without an event, it would
 /// fill the workflow's history.
 fn refused_release_waits(model: &Model, before: &State, next: &State) -> bool {
     let call = |running: &RunningWorkflow| model.workflow_at(running.resume, &running.history);
