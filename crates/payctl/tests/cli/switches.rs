@@ -215,7 +215,7 @@ async fn payctl_trigger_refuses_a_case_that_the_destinations_switch_cannot_show(
     };
     let refused = trigger("sla-expires", "AT-ERIN-EUR").await;
     let expected = "nothing was triggered: the case sla-expires needs a cancel at the switch, which the profile of switch sepa excludes; \
-                    pay an account of another switch (--to), or start ./dev up without --rail and --strategy";
+                    start ./dev up without --rail and --strategy, or pay an account of another switch that can show it (--to)";
     assert!(refused.contains(expected), "{refused}");
     let refused = trigger("unavailable-twice", "AT-ERIN-EUR").await;
     assert!(refused.contains("needs a second submit attempt"), "{refused}");
