@@ -37,11 +37,12 @@ impl Admission {
 /// Admits a request if a permit is free. Health and readiness are not limited.
 pub(crate) async fn admit(State(permits): State<Arc<Admission>>, request: Request, next: Next) -> Response {
     let is_callback = request.uri().path().starts_with("/callbacks/");
-    let permits = if is_callback { &permits.switches } else { &permits.clients };
+    let (permits, from) =
+        if is_callback { (&permits.switches, "switches") } else { (&permits.clients, "clients") };
     match permits.try_acquire() {
         Ok(_permit) => next.run(request).await,
         Err(_) => {
-            metrics::counter!("api_overloaded_total").increment(1);
+            metrics::counter!("api_overloaded_total", "from" => from).increment(1);
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Too many requests in flight")
                 .detail("the payments API is at its limit of concurrent requests and nothing was done; retry the request later")
                 .retry_after(Duration::from_secs(1))

@@ -123,7 +123,7 @@ pub const METRICS: &[MetricEntry] = &[
     entry(&[PaymentsApi], Counter, "api_rate_limited_total", &["policy"], "requests", "Requests that the payments-api refused because the client exceeded its rate limit, by rate limit policy"),
     entry(&[PaymentsApi], Gauge, "api_event_streams_open", &[], "streams", "Open event streams (server-sent events)"),
     entry(&[PaymentsApi], Counter, "api_event_streams_refused_total", &["code"], "streams", "Event streams that the payments-api refused because the client or the process had reached its limit, by error code"),
-    entry(&[PaymentsApi], Counter, "api_overloaded_total", &[], "requests", "Requests that the payments-api refused because too many requests were in flight"),
+    entry(&[PaymentsApi], Counter, "api_overloaded_total", &["from"], "requests", "Requests that the payments-api refused because too many requests were in flight"),
     entry(&[PaymentsApi], Gauge, "idempotency_circuit_open", &[], "0 or 1", "1 while the circuit of the idempotency store is open and payments are refused with 503, 0 otherwise"),
     entry(&[PaymentsApi], Histogram, "idempotency_batch_requests", &[], "requests", "Requests that shared one transaction of the idempotency store"),
     entry(&[PaymentsApi], Counter, "idempotency_batches_redone_total", &[], "batches", "Batches of the idempotency store whose transaction failed and whose requests were repeated one at a time"),

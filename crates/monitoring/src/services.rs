@@ -399,7 +399,7 @@ const API_RULES: &[Rule] = &[
         pending_s: 60,
         severity: Warning,
         summary: "The payments-api refuses requests because too many requests are in flight",
-        description: "Customers' clients receive 503 `overloaded` and repeat. Check first in the metric http_request_duration_seconds whether requests are slower or more numerous than usual.",
+        description: "Clients or switches receive 503 `overloaded` and repeat; a payment waits for its callback. Check first in the metric http_request_duration_seconds whether requests are slower or more numerous than usual.",
     },
     // A single one may be a late repetition; more than ten in ten minutes is a wrong secret, a wrong clock or an attack.
     Rule {

@@ -103,7 +103,13 @@ async fn i3_an_untrue_success_is_an_exception_once_the_switch_denies_it(pool: Pg
     store(&bank, &success(&p, "e-1")).await;
     // That the switch does not know the transfer contradicts its callback: operators decide, and not the clock.
     assert!(bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap().accepted);
-    for absent in [VoidReason::Tombstoned, VoidReason::DeadlinePassed, VoidReason::NotInClosedStatement] {
+    for absent in [
+        VoidReason::Tombstoned,
+        VoidReason::DeadlinePassed,
+        VoidReason::NotInClosedStatement,
+        // The switch may have cancelled a reference that it no longer knows.
+        VoidReason::CancelledUnsaid,
+    ] {
         assert_eq!(bank.ledger.record_void(&p.id, absent).await.unwrap(), FinalStatusRuling::NoAttempt);
     }
     assert_eq!(bank.ledger.record_void(&p.id, VoidReason::Rejected).await.unwrap(), FinalStatusRuling::First);
@@ -197,6 +203,13 @@ async fn one_failure_reaches_the_workflow_however_many_are_received(pool: PgPool
     assert!(store(&bank, &success(&p, "e-4")).await, "a reconciliation may have recorded the settlement");
     assert!(!store(&bank, &success(&p, "e-5")).await);
     assert_eq!(exceptions(&bank, &p).await, ["contradictory_final_status"]);
+
+    // A callback repeats a final reject that is on record.
+    let void = sent(&bank, ConfirmByQuery::Always, "void").await;
+    let reject = |event: &str| Callback { reason_code: Some(ACCOUNT_CLOSED.into()), ..failure(&void, event) };
+    assert!(store(&bank, &reject("v-1")).await);
+    bank.ledger.record_void(&void.id, VoidReason::Rejected).await.unwrap();
+    assert!(!store(&bank, &reject("v-2")).await);
 
     let believed = sent(&bank, ConfirmByQuery::Never, "believed").await;
     for event in ["e-6", "e-7"] {

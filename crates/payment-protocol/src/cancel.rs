@@ -89,6 +89,8 @@ pub enum VoidReason {
     NeverSent,
     /// The switch cancelled the transfer.
     Cancelled,
+    /// The switch cancelled the transfer, and does not say whether it knew it.
+    CancelledUnsaid,
     /// The switch had never received the transfer, and will refuse it.
     Tombstoned,
     /// The switch had rejected the transfer.
@@ -203,6 +205,7 @@ pub async fn attempt<P: CancelPort>(port: &P, payment: &Payment) -> Result<Cance
                 }
                 // A switch that does not say which cancelled what it had accepted.
                 None if !context.accepted => absent(port, &context, VoidReason::Tombstoned).await,
+                None if profile.has_query => void(port, VoidReason::CancelledUnsaid).await,
                 Some(false) | None => void(port, VoidReason::Cancelled).await,
             }
         }

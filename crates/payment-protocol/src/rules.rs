@@ -392,8 +392,8 @@ pub fn void_is_believed(facts: &Facts, reason: VoidReason, accepted: bool) -> bo
     match reason {
         VoidReason::NeverSent => never_sent(facts),
         VoidReason::Tombstoned | VoidReason::DeadlinePassed => !accepted,
-        // A SUCCESS that could not be taken is on record: no absence outweighs it.
-        VoidReason::NotInClosedStatement => !has_doubtful_success(facts),
+        // A SUCCESS that could not be taken is on record: no absence outweighs it, and no cancel that may be of an unknown transfer.
+        VoidReason::NotInClosedStatement | VoidReason::CancelledUnsaid => !has_doubtful_success(facts),
         VoidReason::Cancelled | VoidReason::Rejected => true,
     }
 }

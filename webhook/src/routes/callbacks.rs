@@ -244,5 +244,7 @@ pub(crate) fn initialize_metrics<'a>(switches: impl Iterator<Item = &'a SwitchNa
                 .increment(0);
         }
     }
-    metrics::counter!("api_overloaded_total").increment(0);
+    for from in ["clients", "switches"] {
+        metrics::counter!("api_overloaded_total", "from" => from).increment(0);
+    }
 }

@@ -113,6 +113,12 @@ pub(super) async fn query(
         (_, false, false) => return Err("the switch offers neither a query nor a statement".into()),
     };
     let switch = config.switch(&profile.switch).map_err(|error| format!("{error:#}"))?;
+    if switch.options.api_token.is_none() {
+        return Err(format!(
+            "payctl has no token for the switch; set switches.{}.api_token in its configuration",
+            profile.switch
+        ));
+    }
     let connected = switch.options.kind.connect(&switch.options, profile);
     let client = connected.map_err(|error| error.to_string())?;
     let id = PaymentId::new(row.view.payment_id.as_str()).map_err(|error| error.to_string())?;

@@ -355,7 +355,7 @@ impl Bank {
         match rules::final_reject_callback(&facts, profile, payment.money, reject) {
             Some(ruling) => {
                 self.write_void(ruling);
-                true
+                ruling == FinalStatusRuling::First || delivers_again
             }
             None => delivers_again,
         }

@@ -388,16 +388,16 @@ async fn apply_callback(
     let is_of_this_amount = callback.amount_minor == locked.money.amount_minor()
         && callback.currency == locked.money.currency().code();
     let ruling = rules::final_reject_callback(&locked.facts, &locked.profile, locked.money, &reject);
-    let is_final = match ruling.filter(|_| open && is_of_this_amount) {
-        Some(ruling) => write_final_reject(tx, locked, &reject, ruling).await.map(|()| true)?,
-        None => false,
-    };
-    if open && !is_final {
+    let ruling = ruling.filter(|_| open && is_of_this_amount);
+    if let Some(ruling) = ruling {
+        write_final_reject(tx, locked, &reject, ruling).await?;
+    }
+    if open && ruling.is_none() {
         let detail =
             format!("the switch reported a failure, which a cancel or a query must confirm: {reject}");
         writes::append_timeline(tx, payment_id, locked.facts.state, &detail).await?;
     }
-    Ok(open && (is_final || delivers_again(locked, FinalStatus::Void)))
+    Ok(open && (ruling == Some(FinalStatusRuling::First) || delivers_again(locked, FinalStatus::Void)))
 }
 
 /// Stores that the payment awaits the switch's answer about a callback; returns whether the workflow receives a message.

@@ -98,7 +98,9 @@ impl Ledger {
         let locked = lock_payment(&mut tx, payment_id).await?;
         let (source, event) = match void_reason {
             VoidReason::NeverSent => ("never_sent", "no transfer was sent"),
-            VoidReason::Cancelled => ("cancelled", "the switch cancelled the transfer"),
+            VoidReason::Cancelled | VoidReason::CancelledUnsaid => {
+                ("cancelled", "the switch cancelled the transfer")
+            }
             VoidReason::Tombstoned => {
                 ("tombstone", "the switch has not received the transfer, and refuses it from now on")
             }
