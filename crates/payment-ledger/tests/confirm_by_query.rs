@@ -188,6 +188,13 @@ async fn untrue_callbacks_do_not_keep_the_switchs_answer_from_the_payment(pool: 
         p.id
     );
     assert!(bank.words(&details).await.concat().contains("in 3 events, first in e-1"));
+
+    // So does an answer that the money left and came back.
+    let came_back = sent(&bank, ConfirmByQuery::Always, "came back").await;
+    store(&bank, &Callback { amount_minor: AMOUNT_MINOR + 1, ..success(&came_back, "r-1") }).await;
+    let source = FinalStatusSource::Query;
+    bank.ledger.record_returned(&came_back.id, &report(&came_back), source).await.unwrap();
+    assert_eq!(exceptions(&bank, &came_back).await, ["confirmation_mismatch"]);
     bank.audit().await;
 }
 

@@ -228,6 +228,9 @@ impl Bank {
         match ruling {
             FinalStatusRuling::Same => {}
             FinalStatusRuling::First => {
+                if self.final_status.is_none() {
+                    self.open_exceptions_for_callbacks();
+                }
                 self.final_status = Some(FinalStatus::Returned);
                 if !self.ended() {
                     self.state = PaymentState::Confirmed;
@@ -252,7 +255,7 @@ impl Bank {
         ruling
     }
 
-    /// Earlier callbacks contradict a SUCCESS.
+    /// Earlier callbacks contradict that the money left.
     pub(super) fn open_exceptions_for_callbacks(&mut self) {
         if self.failure_stored {
             self.open_exception(Exception::ContradictoryFinalStatus);

@@ -235,10 +235,10 @@ pub(crate) async fn write_returned(
 ) -> Result<FinalStatusRuling, LedgerError> {
     let payment_id = &locked.payment_id;
     let (facts, expected) = (&locked.facts, locked.expected());
-    let ruling = if source == FinalStatusSource::Callback {
-        rules::returned_callback(facts, &locked.profile, &expected, report)
+    let ruling = if source.answers_us() {
+        rules::returned_report(facts, &expected, report, true)
     } else {
-        rules::returned_report(facts, &expected, report, source.answers_us())
+        rules::returned_callback(facts, &locked.profile, &expected, report)
     };
     let report_text = describe(report, source);
     let (kind, detail) = match ruling {
@@ -251,6 +251,10 @@ pub(crate) async fn write_returned(
                 writes::append_timeline(tx, payment_id, state, &detail).await?;
             } else {
                 writes::move_to_state(tx, payment_id, PaymentState::Confirmed, &detail).await?;
+            }
+            // The exceptions for callbacks before a SUCCESS were opened with it.
+            if facts.final_status.is_none() {
+                open_exceptions_for_callbacks(tx, locked).await?;
             }
             if !is_debited(tx, payment_id).await? {
                 return Ok(ruling);
@@ -344,7 +348,7 @@ pub(crate) async fn open_exception_for_unconfirmed_callback(
     tx.open_exception(Some(payment_id), ExceptionKind::ContradictoryFinalStatus, &origin, detail).await
 }
 
-/// Earlier callbacks of the same switch contradict a SUCCESS: a FAILURE; one that needed a query and had another amount.
+/// Earlier callbacks of the same switch contradict that the money left: a FAILURE; one that needed a query and had another amount.
 pub(crate) async fn open_exceptions_for_callbacks(
     tx: &mut LedgerTransaction,
     locked: &LockedPayment,
@@ -379,7 +383,7 @@ pub(crate) async fn open_exceptions_for_callbacks(
             (
                 ExceptionKind::ContradictoryFinalStatus,
                 format!("{payment_id}:failure_before_success"),
-                format!("the switch reported FAILURE in {event}, and SUCCESS later"),
+                format!("the switch reported FAILURE in {event}, and later that the money had left"),
             )
         } else {
             (
