@@ -1,5 +1,7 @@
 //! The explored switches: one of each group of accepted profiles that the protocol treats alike.
 
+use std::collections::BTreeSet;
+
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::SwitchName;
 use payment_protocol::profile::{ConfirmByQuery, Rail, Strategy};
@@ -72,6 +74,14 @@ pub fn named(name: &str) -> anyhow::Result<SwitchProfile> {
     Ok(profile)
 }
 
+/// The profiles of the rails.
+///
+/// # Errors
+/// A built-in profile is invalid, which does not occur.
+pub fn rails() -> anyhow::Result<Vec<SwitchProfile>> {
+    Rail::ALL.iter().map(|rail| named(rail.as_str())).collect()
+}
+
 /// The name of a profile.
 #[must_use]
 pub fn name(profile: &SwitchProfile) -> String {
@@ -108,6 +118,59 @@ pub fn accepted() -> anyhow::Result<Vec<SwitchProfile>> {
         }
     }
     Ok(all)
+}
+
+/// The accepted profiles whose callbacks a query can confirm, with callbacks that move no money until one does.
+///
+/// # Errors
+/// As [`named`].
+pub fn confirming() -> anyhow::Result<Vec<SwitchProfile>> {
+    let mut all = accepted()?;
+    all.retain(|profile| profile.has_callback && profile.can_confirm_by_query());
+    for profile in &mut all {
+        profile.confirm_by_query = ConfirmByQuery::Always;
+    }
+    Ok(all)
+}
+
+/// Some of the accepted profiles, with callbacks that move money and with callbacks that a query must confirm. Each strategy has each pair
+/// of capabilities, offered or not, that any of these profiles has: a bug that needs one strategy and two capabilities is found without
+/// walking every profile far.
+///
+/// # Errors
+/// As [`named`].
+pub fn accepted_pairs() -> anyhow::Result<Vec<SwitchProfile>> {
+    let accepted = [accepted()?, confirming()?].concat();
+    let mut missing: BTreeSet<Pair> = accepted.iter().flat_map(pairs).collect();
+    let mut chosen = Vec::new();
+    while !missing.is_empty() {
+        let new_pairs = |profile: &&SwitchProfile| {
+            pairs(profile).into_iter().filter(|pair| missing.contains(pair)).count()
+        };
+        // Of several the one with the fewest capabilities, whose walks are short.
+        let Some(next) = accepted.iter().rev().max_by_key(new_pairs) else { break };
+        for pair in pairs(next) {
+            missing.remove(&pair);
+        }
+        chosen.push(next.clone());
+    }
+    Ok(chosen)
+}
+
+/// A strategy with two capabilities, offered or not.
+type Pair = (&'static str, (&'static str, bool), (&'static str, bool));
+
+/// Every pair of a profile's capabilities.
+fn pairs(profile: &SwitchProfile) -> Vec<Pair> {
+    let mut profile = profile.clone();
+    let strategy = profile.strategy.as_str();
+    let mut offered = CAPABILITIES.map(|(word, capability)| (word, *capability(&mut profile))).to_vec();
+    offered.push((CONFIRM, profile.confirm_by_query != ConfirmByQuery::Never));
+    let mut pairs = Vec::new();
+    for (at, one) in offered.iter().enumerate() {
+        pairs.extend(offered.iter().skip(at + 1).map(|other| (strategy, *one, *other)));
+    }
+    pairs
 }
 
 /// Whether a profile with fewer capabilities behaves the same.

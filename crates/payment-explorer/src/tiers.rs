@@ -98,6 +98,8 @@ const LOST_AND_FAULTY: &[&str] = &[
 /// Profiles walked with a lost commit, a fault of ours and one of the switch, and with a failover and one of the switch.
 const LOST_WITH_BOTH_FAULTS: &[&str] =
     &["at_most_once:cancel+callback", "query:query+deadline+callback", "query:query+dedup+callback"];
+/// The representative profile of a switch whose statement alone says what became of a transfer.
+const STATEMENT_ONLY: &str = "at_most_once:statement";
 /// The representative profile of a switch without references.
 const WITHOUT_REFERENCES: &str = "validate:query+deadline+cancel+recall";
 /// How many of the representative profiles the fast tier walks with faults of the switch.
@@ -116,7 +118,7 @@ pub const NOT_WALKED: &[&str] = &[
     "a lost commit with a fault and a customer's or account's event (limits: decision 0020)",
     "a lost commit and a loss of Temporal's record together (payctl restore-check)",
     "a transfer sent within the first workflow task whose records and reply are lost together, if the repeated reserve is then refused (limits: decision 0025)",
-    "three runs alive at once; two runs alive at once with another fault",
+    "three runs alive at once; two runs alive at once with another fault, or with a decision at a switch that has only a statement",
     "two other payments to one account; false evidence in two decisions, or in a correction",
     "a further decision after a refused one beside a second payment or a second run",
     "a failover of our database with a customer's or account's event, with a fault of ours or two of the switch, or to a standby that is behind by more than the switch's retention",
@@ -274,11 +276,12 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
 }
 
 /// The representative profiles and every rail with two faults, with two faults of the switch and two decisions, and with one fault
-/// together with either; three profiles with a lost commit and both faults, and with a failover and a fault of the switch; every accepted profile with one fault, and with one fault of the switch and a decision; and
-/// one profile with every history as its own position.
+/// together with either; three profiles with a lost commit and both faults, and with a failover and a fault of the switch; the
+/// profiles of [`profiles::accepted_pairs`] with one fault, and with one fault of the switch and a decision, and at most one event; and one
+/// profile with every history as its own position.
 ///
-/// Two faults at the switch that offers everything, and a fault together with anything under the account lock, have
-/// more states than a developer's machine can store; two faults at the switch with references, with at most one event. Several
+/// Two faults at the switch that offers everything, a fault together with anything under the account lock, and a decision beside two runs at
+/// a switch that has only a statement have more states than a developer's machine can store; two faults at the switch with references, with at most one event. Several
 /// hours on two cores.
 ///
 /// # Errors
@@ -292,7 +295,9 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
         if profile != full {
             walks.push(Walk::new(profile.clone(), 0, 0, 0).with_second_runs(1).with_events(1));
         }
-        walks.push(Walk::new(profile.clone(), 0, 0, 1).with_second_runs(1).with_events(0));
+        if *name != STATEMENT_ONLY {
+            walks.push(Walk::new(profile.clone(), 0, 0, 1).with_second_runs(1).with_events(0));
+        }
         if profile.strategy == Strategy::Validate {
             continue;
         }
@@ -318,9 +323,9 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
     let mut exact = Walk::new(full, 0, 1, 1);
     exact.bounds.every_history = true;
     walks.push(exact);
-    for profile in profiles::accepted()? {
-        walks.push(Walk::new(profile.clone(), 1, 0, 0));
-        walks.push(Walk::new(profile, 0, 1, 1));
+    for profile in profiles::accepted_pairs()? {
+        walks.push(Walk::new(profile.clone(), 1, 0, 0).with_events(1));
+        walks.push(Walk::new(profile, 0, 1, 1).with_events(1));
     }
     for name in CONFIRMING {
         let profile = profiles::named(name)?;
