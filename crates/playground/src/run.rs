@@ -74,18 +74,21 @@ pub struct Outcome {
     pub entries: Vec<Entry>,
     /// What the customer was charged, in minor units.
     pub charged_minor: i64,
+    /// What the bank charged to its own claims account and asks back from the switch, in minor units.
+    pub claimed_minor: i64,
     /// What left the bank at the switch and did not come back, in minor units.
     pub left_minor: i64,
 }
 
 impl Outcome {
-    /// Whether the customer was charged exactly what left the bank, once at most, and got that answer.
+    /// Whether exactly what left the bank was charged, once at most, and the customer got that answer.
     #[must_use]
     pub fn is_right(&self) -> bool {
         let answered_settled = self.answer == "settled";
-        self.charged_minor == self.left_minor
-            && self.charged_minor <= AMOUNT_MINOR
-            && answered_settled == (self.charged_minor > 0)
+        let charged_minor = self.charged_minor + self.claimed_minor;
+        charged_minor == self.left_minor
+            && charged_minor <= AMOUNT_MINOR
+            && answered_settled == (charged_minor > 0)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use playground::lessons::{Expected, LESSONS};
 use playground::run::{AMOUNT_MINOR, Outcome, Side};
-use playground::schedule::{Drop, Fault, Schedule};
+use playground::schedule::{Drop, Fault, Instant, Schedule};
 use playground::simulation::{DEFAULT_PROFILE, SimulationError, profile_names, simulate};
 
 fn figures(outcome: &Outcome) -> (String, i64, i64) {
@@ -45,6 +45,8 @@ fn s2_2_every_fault_is_shown_at_its_instant_on_both_sides() {
                     .any(|step| (step.side, step.at, step.fault) == (side, drop.at, Some(drop.fault)))
             };
             assert!(shown(Side::WithKeys), "{}: {drop}", lesson.name);
+            // The naive client asks for nothing back.
+            assert_eq!(shown(Side::WithoutKeys), drop.at != Instant::Recall, "{}: {drop}", lesson.name);
         }
     }
 }

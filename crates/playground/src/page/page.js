@@ -5,11 +5,12 @@ const MILLISECONDS_PER_STEP = window.matchMedia("(prefers-reduced-motion: reduce
 const get = (id) => document.getElementById(id);
 const money = (minor) => `$${minor % 100 === 0 ? minor / 100 : (minor / 100).toFixed(2)}`;
 
-/** What the server offers; the schedule as instant -> fault; the fault that waits for an instant; the run under way. */
+/** What the server offers; the schedule as instant -> fault; the fault that waits for an instant; the run and the bug under way. */
 let offer;
 const schedule = new Map();
 let picked = null;
 let runNumber = 0;
+let bugNumber = 0;
 
 function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
@@ -155,12 +156,13 @@ function showStep(step) {
 function finding(outcome) {
   const times = outcome.charged_minor / offer.amount_minor;
   const charged = times === 0 ? "not charged" : times === 1 ? "charged once" : times === 2 ? "charged twice" : `charged ${times} times`;
-  const lost = outcome.left_minor - outcome.charged_minor;
+  const claimed = outcome.claimed_minor > 0 ? `; the bank pays ${money(outcome.claimed_minor)} from its claims account and asks for it back` : "";
+  const lost = outcome.left_minor - outcome.charged_minor - outcome.claimed_minor;
   const answer = `the answer is “${outcome.answer}”`;
-  const answeredRight = (outcome.answer === "settled") === (outcome.charged_minor > 0);
+  const answeredRight = (outcome.answer === "settled") === (outcome.charged_minor + outcome.claimed_minor > 0);
   const right = lost === 0 && times <= 1 && answeredRight;
   const bank = lost > 0 ? `; the bank lost ${money(lost)}` : lost < 0 ? `; ${money(-lost)} too much` : "";
-  return { right, text: `${right ? "Right" : "Wrong"}: ${charged}, ${answer}${bank}` };
+  return { right, text: `${right ? "Right" : "Wrong"}: ${charged}, ${answer}${claimed}${bank}` };
 }
 
 function showOutcome(side, outcome) {
@@ -248,16 +250,26 @@ async function start() {
 
 // Seeded bugs.
 
-function playBug(name) {
+/** Plays the recorded sequence, a step at a time; another bug, or none, ends it. */
+async function playBug(name) {
+  bugNumber += 1;
+  const number = bugNumber;
   const bug = offer.bugs.find((one) => one.name === name);
-  get("bug-played").hidden = !bug;
-  get("bug-played").dataset.state = bug ? "done" : "none";
+  const played = get("bug-played");
+  played.hidden = !bug;
+  played.dataset.state = bug ? "playing" : "none";
   if (!bug) return;
   get("bug-text").textContent = bug.description;
   get("bug-profile").textContent = `At the switch ${bug.profile}:`;
-  get("bug-steps").replaceChildren(...bug.steps.map((step, n) =>
-    element("li", {}, element("span", { textContent: String(n) }), element("span", { textContent: step }))));
+  get("bug-steps").replaceChildren();
+  get("bug-broken").textContent = "";
+  for (const [n, step] of bug.steps.entries()) {
+    get("bug-steps").append(element("li", {}, element("span", { textContent: String(n) }), element("span", { textContent: step })));
+    if (MILLISECONDS_PER_STEP > 0) await new Promise((wake) => setTimeout(wake, MILLISECONDS_PER_STEP));
+    if (number !== bugNumber) return;
+  }
   get("bug-broken").textContent = `${bug.violates} does not hold: ${bug.invariant}`;
+  played.dataset.state = "done";
 }
 
 // The start.
@@ -284,9 +296,14 @@ function readLink() {
   const real = words.get("engine") === "real" && offer.has_real;
   document.querySelector(`input[value=${real ? "real" : "simulation"}]`).checked = true;
   const profile = words.get("profile") ?? offer.default_profile;
-  get("profile").value = offer.profiles.includes(profile) ? profile : offer.default_profile;
+  const knowsProfile = offer.profiles.includes(profile);
+  if (!knowsProfile) fail(`the link names a switch profile that the page does not offer: ${profile}`);
+  get("profile").value = knowsProfile ? profile : offer.default_profile;
   get("profile").disabled = real;
-  get("bug").value = known(offer.bugs, words.get("bug")) ? words.get("bug") : "";
+  const bug = words.get("bug") ?? "";
+  const knowsBug = bug === "" || known(offer.bugs, bug);
+  if (!knowsBug) fail(`the link names an unknown seeded bug: ${bug}`);
+  get("bug").value = knowsBug ? bug : "";
   playBug(get("bug").value);
   const lesson = offer.lessons.find((one) => one.schedule === scheduleText());
   changed(lesson?.name ?? null);

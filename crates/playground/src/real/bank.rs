@@ -119,6 +119,8 @@ impl Bank {
         Ok(Outcome {
             answer,
             charged_minor: -entries.iter().map(|entry| entry.amount_minor).sum::<i64>(),
+            // This switch answers a recall at once: the bank never bears the amount.
+            claimed_minor: 0,
             left_minor: if settled { AMOUNT_MINOR } else { 0 },
             entries,
         })

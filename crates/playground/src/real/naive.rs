@@ -152,6 +152,7 @@ impl NaiveClient {
             answer: self.answer(first)?,
             entries: entries.collect(),
             charged_minor: account.charges.iter().sum(),
+            claimed_minor: 0,
             left_minor,
         })
     }

@@ -58,6 +58,10 @@ impl Offer<'_> {
 }
 
 const IN_TRANSIT: &str = "submit: send: no answer in time; the submit is still in transit";
+const NEEDS_QUERY: &str = "debit: read whether the debit needs a query";
+const CONFIRMS: &str = "debit: query: the switch reports settled";
+pub(super) const RECORDS_AND_DEBITS: &str = "debit: record that the transfer settled, and debit";
+const HANGS_BEFORE_DEBIT: &str = "debit hangs before it can record that the transfer settled, and debit";
 const LOST: &str = "submit: send: the request is lost";
 
 impl<'s> Choice<'s> {
@@ -282,21 +286,32 @@ impl<'s> Choice<'s> {
     }
 
     fn debit(&mut self, offer: &Offer<'_>) -> Option<Chosen> {
-        if let Some(Fault::Freeze) = self.due(Instant::Waiting) {
-            return self.fault(Instant::Waiting, Fault::Freeze, offer.exactly("the account is frozen"));
+        if let Some(freeze @ Fault::Freeze) = self.due(Instant::Waiting)
+            && let Some(chosen) = self.fault(Instant::Waiting, freeze, offer.exactly("the account is frozen"))
+        {
+            return Some(chosen);
         }
+        // Where a query confirms callbacks, it comes first: the answer is recorded with the debit.
+        let asks = offer.exactly(NEEDS_QUERY).or(offer.exactly(CONFIRMS));
+        if asks.is_some() {
+            return normal(Instant::Debit, asks);
+        }
+        let debits = if offer.has(RECORDS_AND_DEBITS) { RECORDS_AND_DEBITS } else { "ledger: debit" };
         match self.due(Instant::Debit) {
-            Some(fault @ Fault::Stop) => self.fault(
-                Instant::Debit,
-                fault,
-                offer.exactly("ledger: debit hangs, and is retried elsewhere"),
-            ),
+            Some(fault @ Fault::Stop) => {
+                let hangs = offer.position(|one| {
+                    one.description.starts_with(HANGS_BEFORE_DEBIT)
+                        || one.description == "ledger: debit hangs, and is retried elsewhere"
+                });
+                self.fault(Instant::Debit, fault, hangs)
+            }
             Some(fault) => {
-                let crash =
-                    offer.exactly("ledger: debit commits, and the worker crashes before it can reply");
+                let crash = offer
+                    .exactly(&format!("{RECORDS_AND_DEBITS}, and the worker crashes"))
+                    .or(offer.exactly("ledger: debit commits, and the worker crashes before it can reply"));
                 self.fault(Instant::Debit, fault, crash)
             }
-            None => normal(Instant::Debit, offer.benign("ledger: debit")),
+            None => normal(Instant::Debit, offer.benign(debits).or(offer.benign("debit: debit"))),
         }
     }
 

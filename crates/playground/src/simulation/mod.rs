@@ -26,7 +26,7 @@ use crate::schedule::{Drop, Instant, Schedule};
 use choice::Choice;
 
 /// The profile of a switch that offers everything, as the demo's.
-pub const DEFAULT_PROFILE: &str = "query:query+dedup+tombstone+deadline+cancel+recall+callback";
+pub const DEFAULT_PROFILE: &str = "query:query+dedup+tombstone+deadline+cancel+recall+callback+confirm";
 /// More moves than any schedule needs.
 const MOVES_MAX: usize = 400;
 
@@ -65,14 +65,18 @@ pub enum SimulationError {
     },
 }
 
-/// The names of every switch profile that the protocol accepts.
+/// The names of the rails' profiles, and of every switch profile that the protocol accepts, with callbacks that move money at once and with
+/// callbacks that a query must confirm.
 ///
 /// # Errors
 /// A built-in profile is invalid, which does not occur.
 pub fn profile_names() -> Result<Vec<String>, SimulationError> {
-    let accepted = profiles::accepted()
-        .map_err(|e| SimulationError::Profile { name: "built in".into(), reason: e.to_string() })?;
-    Ok(accepted.iter().map(profiles::name).collect())
+    let invalid =
+        |e: anyhow::Error| SimulationError::Profile { name: "built in".into(), reason: e.to_string() };
+    let rails = profiles::rails().map_err(invalid)?;
+    let confirming = profiles::confirming().map_err(invalid)?;
+    let accepted = profiles::accepted().map_err(invalid)?;
+    Ok(rails.iter().chain(&confirming).chain(&accepted).map(profiles::name).collect())
 }
 
 /// Runs a schedule at a switch with this profile, on both sides.
@@ -176,6 +180,7 @@ fn outcome(state: &State) -> Outcome {
         answer: state.bank.state.to_string(),
         entries,
         charged_minor,
+        claimed_minor: AMOUNT_MINOR.saturating_mul(i64::from(journal.claim)),
         left_minor: AMOUNT_MINOR.saturating_mul(i64::try_from(settled).unwrap_or(i64::MAX)),
     }
 }

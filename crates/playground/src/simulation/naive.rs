@@ -35,6 +35,7 @@ pub(super) fn run(schedule: &Schedule) -> (Vec<Step>, Outcome) {
     let outcome = Outcome {
         answer: answer.into(),
         charged_minor: times(naive.charges),
+        claimed_minor: 0,
         left_minor: times(naive.transfers),
         entries,
     };

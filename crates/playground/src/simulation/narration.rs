@@ -2,6 +2,7 @@
 
 use payment_explorer::bank::Bank;
 
+use super::choice::RECORDS_AND_DEBITS;
 use crate::run::{Actor, Side, Step};
 use crate::schedule::{Fault, Instant, Schedule};
 
@@ -47,6 +48,8 @@ fn actor(description: &str) -> Actor {
     let (first, rest) = description.split_once(": ").unwrap_or((description, ""));
     match first {
         "ledger" => Actor::Ledger,
+        "debit" if rest.contains("the switch") => Actor::Switch,
+        "debit" => Actor::Ledger,
         "late" if rest.starts_with("ledger") => Actor::Ledger,
         "late" if rest.contains("the switch") => Actor::Switch,
         "submit" | "cancel" | "recall" | "poll" | "apply decision" if rest.contains(": the switch") => {
@@ -70,8 +73,10 @@ fn actor(description: &str) -> Actor {
 /// A step of the ledger that books nothing has met its key, or was refused: the move alone does not say so.
 pub(super) fn booked<'d>(description: &'d str, before: &Bank, after: &Bank) -> &'d str {
     match description {
-        "ledger: debit" if after.debit_refused => "ledger: debit, refused",
-        "ledger: debit" | "ledger: reserve" | "ledger: release" if before.journal == after.journal => {
+        "ledger: debit" | RECORDS_AND_DEBITS if after.debit_refused => "ledger: debit, refused",
+        "ledger: debit" | "debit: debit" | "ledger: reserve" | "ledger: release"
+            if before.journal == after.journal =>
+        {
             "ledger: the key is recorded"
         }
         _ => description,
@@ -82,6 +87,15 @@ fn sentence(description: &str) -> String {
     let known = match description {
         "ledger: reserve" => "The ledger holds the amount.",
         "ledger: debit" => "The ledger debits the held amount: the customer is charged.",
+        "debit: read whether the debit needs a query" => {
+            "The ledger says whether a query must confirm the callback before money moves."
+        }
+        "debit: query: the switch reports settled" => {
+            "The switch is queried over the bank's own connection, and reports settled."
+        }
+        RECORDS_AND_DEBITS => {
+            "The ledger records the switch's answer and debits the held amount: the customer is charged."
+        }
         "ledger: debit, refused" => "The ledger refuses the debit: the account is frozen.",
         "ledger: the key is recorded" => {
             "The ledger finds the step's key recorded: it returns the recorded outcome and books nothing."

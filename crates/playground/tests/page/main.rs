@@ -70,5 +70,7 @@ fn assert_lessons(lines: &[Value]) {
         assert_eq!(line["lesson"], lesson.name);
         assert_shown(line, "with-keys", lesson.with_keys);
         assert_shown(line, "without-keys", lesson.without_keys);
+        let faults = lesson.schedule.split(',').count();
+        assert_eq!(line["with-keys"]["faults"].as_u64(), u64::try_from(faults).ok(), "{line}");
     }
 }

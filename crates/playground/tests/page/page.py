@@ -8,6 +8,7 @@ from playwright.sync_api import expect, sync_playwright
 
 RUN_MS = 120_000
 ADDRESS, ENGINE, CHROMIUM = sys.argv[1:4]
+A_BUG = "repeated-debit-debits-again"
 PICTURE = sys.argv[4] if len(sys.argv) > 4 else None
 
 
@@ -70,8 +71,27 @@ def links(browser):
     expect(page.locator("#instants .dropped")).to_have_count(2)
     print(json.dumps({"link": "read", **shown(page)}), flush=True)
     page.close()
-    page = open_page(browser, "#schedule=submit-answered:explode")
-    expect(page.locator("#message")).to_contain_text("submit-answered:explode")
+    page = open_page(browser, f"#schedule=waiting:freeze&engine=simulation&profile=fednow&bug={A_BUG}")
+    wait_for_result(page)
+    expect(page.locator("#profile")).to_have_value("fednow")
+    expect(page.locator("#with-keys .finding")).to_contain_text("from its claims account")
+    expect(page.locator("#bug")).to_have_value(A_BUG)
+    expect(page.locator("#bug-broken")).to_contain_text("does not hold")
+    link = "#schedule=waiting%3Afreeze&engine=simulation&profile=fednow&bug="
+    expect(page.locator("#link")).to_have_attribute("href", link + A_BUG)
+    page.close()
+    for unknown in ("schedule=submit-answered:explode", "schedule=&profile=fax", "schedule=&bug=fax"):
+        page = open_page(browser, "#" + unknown)
+        expect(page.locator("#message")).to_contain_text(unknown.split("=")[-1])
+        page.close()
+
+
+def real_link(browser):
+    """A link with the real processes chooses them, and waits for the visitor: it kills nothing by itself."""
+    page = open_page(browser, "#schedule=waiting:crash&engine=real")
+    expect(page.get_by_label("Real processes")).to_be_checked()
+    expect(page.locator("#instants .dropped")).to_have_count(1)
+    expect(page.locator("#result")).to_have_attribute("data-state", "none")
     page.close()
 
 
@@ -109,6 +129,7 @@ def bugs(browser):
     options = page.locator("#bug option").all()[1:]
     for option in options:
         page.locator("#bug").select_option(option.get_attribute("value"))
+        expect(page.locator("#bug-played")).to_have_attribute("data-state", "done")
         expect(page.locator("#bug-broken")).to_contain_text("does not hold")
         assert page.locator("#bug-steps li").count() > 2
     print(json.dumps({"bugs": len(options)}), flush=True)
@@ -124,4 +145,6 @@ with sync_playwright() as playwright:
         mouse_and_keys(chromium)
         refusals(chromium)
         bugs(chromium)
+    else:
+        real_link(chromium)
     chromium.close()
