@@ -83,10 +83,10 @@ pub const TABLE: &[SandboxAmount] = &[
     },
     SandboxAmount {
         code: 9010,
-        summary: "settles after 10 s, refuses the first three cancels",
+        summary: "settles after 10 s, refuses every cancel",
         behaviour: || Behaviour {
             settle_after_ms: Some(10_000),
-            cancel: Some(Script::times(CancelFault::Refuse, 3)),
+            cancel: Some(Script::always(CancelFault::Refuse)),
             ..Default::default()
         },
     },

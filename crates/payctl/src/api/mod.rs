@@ -123,6 +123,19 @@ impl ApiClient {
         self.call(request.header("Idempotency-Key", key.as_str()).json(payment), Duration::ZERO).await
     }
 
+    /// Requests the cancel of a payment.
+    ///
+    /// # Errors
+    /// [`ApiError`]; see [`ApiError::may_have_taken_effect`].
+    pub(crate) async fn cancel(
+        &self,
+        id: &PaymentId,
+        key: &IdempotencyKey,
+    ) -> Result<ApiResponse<IgnoredAny>, ApiError> {
+        let request = self.http.post(format!("{}/api/v1/payments/{id}/cancel", self.base));
+        self.call(request.header("Idempotency-Key", key.as_str()), Duration::ZERO).await
+    }
+
     /// Reads a payment. The API answers once the payment has ended, after `wait_s` seconds at the latest.
     ///
     /// # Errors

@@ -10,6 +10,8 @@ pub(super) enum Action {
     KillWorker(PaymentState),
     /// The customer sends the request again under the same idempotency key.
     RepeatRequest,
+    /// The customer cancels the payment once it is submitted.
+    Cancel,
     /// The account is frozen once the amount is reserved, and unfrozen when the payment needs an operator or has ended.
     FreezeAccount,
     /// When the payment needs an operator, two operators decide to debit it.
@@ -254,8 +256,9 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         name: "cancels-refused",
-        text: "The transfer settles after 10 s, and the switch refuses three cancels. With an SLA below 10 s the service repeats the cancel until the settlement.",
+        text: "The customer cancels; the switch refuses each cancel, and settles the transfer after 10 s: the service repeats the cancel until then, and debits.",
         amount_minor: 9_010,
+        actions: &[Action::Cancel],
         needs: &[Need::Cancel, Need::TenSeconds],
         ..SETTLES
     },

@@ -141,6 +141,10 @@ impl<'a> Play<'a> {
                 self.kill_worker(payment, out).await?;
             }
         }
+        if has_been(PaymentState::Submitted) && self.take(Action::Cancel) {
+            self.api.cancel(&payment.payment_id, &new_key()?).await.context("the cancel was not accepted")?;
+            note(out, "the customer cancels the payment")?;
+        }
         if has_been(PaymentState::Reserved) && self.take(Action::FreezeAccount) {
             anyhow::ensure!(
                 self.ledger.set_account_status(self.from, AccountStatus::Frozen).await?,
