@@ -225,6 +225,14 @@ async fn s3_8_one_trace_leads_from_the_request_to_the_tenants_webhook() -> anyho
     let delivery = one(&spans, "deliver webhook")?;
     let received = receiver.received.lock().unwrap().clone();
     assert_eq!(received, [format!("00-{}-{}-01", client.trace_id, delivery.span_id)]);
+    // Nothing was done before: neither the submit nor an event's consumption is a repetition.
+    let work = ["reserve_and_submit", "consume event: notifier", "consume event: webhooks"];
+    for name in work {
+        for span in named(&spans, name) {
+            assert_eq!(span.attributes["idempotency.replayed"], "false", "{name}");
+        }
+    }
+    assert!(one(&spans, "submit transfer")?.attributes.contains_key("idempotency.key_hash"));
     // The idempotency key is not readable in any span.
     assert_eq!(request.attributes["payment.id"], payment_id);
     assert_eq!(request.attributes["idempotency.replayed"], "false");
