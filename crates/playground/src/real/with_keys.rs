@@ -582,6 +582,11 @@ impl WithKeys<'_> {
 fn described(message: &Message) -> Option<(Instant, Actor, String)> {
     let answer = || message.body["answer"].as_str().unwrap_or("no answer").to_owned();
     Some(match (message.kind, message.status) {
+        (Kind::Query, Some(200)) if message.body["status"] == "SETTLED" => (
+            Instant::Debit,
+            Actor::Switch,
+            "Queried under the payment's reference, the switch says that the transfer has settled.".into(),
+        ),
         (Kind::Query, Some(200)) => (
             Instant::Retry,
             Actor::Switch,

