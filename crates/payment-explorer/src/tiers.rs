@@ -277,7 +277,7 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
 
 /// The representative profiles and every rail with two faults, with two faults of the switch and two decisions, and with one fault
 /// together with either; three profiles with a lost commit and both faults, and with a failover and a fault of the switch; the
-/// profiles of [`profiles::accepted_pairs`] with one fault, and with one fault of the switch and a decision, and at most one event; and one
+/// profiles of [`profiles::accepted_pairs`] with one fault and at most one event, and with one fault of the switch and a decision; and one
 /// profile with every history as its own position.
 ///
 /// Two faults at the switch that offers everything, a fault together with anything under the account lock, and a decision beside two runs at
@@ -325,7 +325,7 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
     walks.push(exact);
     for profile in profiles::accepted_pairs()? {
         walks.push(Walk::new(profile.clone(), 1, 0, 0).with_events(1));
-        walks.push(Walk::new(profile, 0, 1, 1).with_events(1));
+        walks.push(Walk::new(profile, 0, 1, 1).with_events(0));
     }
     for name in CONFIRMING {
         let profile = profiles::named(name)?;
