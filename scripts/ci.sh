@@ -13,9 +13,11 @@ ci() {
   run_check "formatting" cargo fmt --all --check
   run_check "query data" "$root/dev" check-queries
   run_check "clippy" cargo clippy --workspace --all-targets -- -D warnings
+  run_check "clippy of the page alone" cargo clippy -p playground --no-default-features -- -D warnings
   run_check "tests" "$root/dev" test
   pick_all_ports
   run_check "the system starts and a payment settles through each switch" "$root/dev" up --once
+  run_check "what is killed is started again" "$root/dev" check-up
   log_step "all checks passed"
 }
 
@@ -32,7 +34,7 @@ run_check() {
 pick_all_ports() {
   local setting
   for setting in DEV_PG_PORT DEV_TEMPORAL_PORT DEV_TEMPORAL_UI_PORT DEV_SWITCH_PORT DEV_SEPA_SWITCH_PORT DEV_API_PORT DEV_API_METRICS_PORT \
-    DEV_WORKER_METRICS_PORT DEV_BACKGROUND_WORKER_METRICS_PORT DEV_NOTIFIER_METRICS_PORT DEV_NATS_PORT DEV_PLAYGROUND_PORT; do
+    DEV_WORKER_METRICS_PORT DEV_BACKGROUND_WORKER_METRICS_PORT DEV_NOTIFIER_METRICS_PORT DEV_NATS_PORT DEV_PLAYGROUND_PORT DEV_OTLP_PORT; do
     pick_port
     export "$setting=$REPLY"
   done

@@ -292,6 +292,7 @@ make_demo_payment() {
     fail "the payment did not settle; see the logs of the processes in $log_dir"
   log_step "the payment settled through the switch $(sed -n 's/.* to be sent by //p' "$log")"
   payment_id=$(grep -oE 'pay_[0-9a-f]{32}' "$log" | head -n 1 || true)
+  log_note "$(PAYMENTS_DATABASE__URL=$owner_url "$programs/payctl" worker "$payment_id" 2>>"$log")"
 }
 
 print_addresses() {

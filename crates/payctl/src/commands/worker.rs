@@ -39,7 +39,8 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
         format!("no payment-worker has begun a workflow task of {payment_id} yet; repeat the command")
     })?;
     if !args.pid {
-        out.write_line(format_args!("{payment_id} is carried by {worker}"))?;
+        let verb = if payment.state.end().is_some() { "was" } else { "is" };
+        out.write_line(format_args!("{payment_id} {verb} carried by {worker}"))?;
         return Ok(CommandOutcome::Success);
     }
     let pid = process_id(&worker)

@@ -1,0 +1,56 @@
+# shellcheck shell=bash
+# `./dev check-up`: starts the system as a reader does, follows what it prints for a second terminal, and kills it part by part: what
+# payments can wait for is started again, and only the end of the database stops everything.
+
+check_up_bound_s=300 # longest wait for a line; the first start builds the programs
+
+check_up() {
+  local name
+  [ $# = 0 ] || fail "check-up takes no arguments"
+  start_run check-up
+  log_step "starting ./dev up --workers 2 --observe"
+  start_process up "$root/dev" up --workers 2 --observe
+  await_line "the system is up"
+  use_second_terminal
+  log_step "the pages answer"
+  for name in "" traces api/offer; do
+    wait_ready up "http://127.0.0.1:$playground_port/$name"
+  done
+  log_step "a payment whose worker is killed (payctl trigger crash-after-accepted)"
+  run_logged "$log_dir/trigger.log" payctl trigger crash-after-accepted ||
+    fail "the payment did not end as expected"
+  await_line "payment-worker-[12] runs again as pid"
+  for name in payments-api background-worker notifier broker temporal mock-switch mock-switch-sepa playground; do
+    log_step "kill -9 $name"
+    kill -KILL "$(sed -n 1p "$dev_dir"/run/up/[0-9]*-"$name".process)"
+    await_line " $name runs again as pid"
+  done
+  log_step "a payment after all that"
+  run_logged "$log_dir/pay.log" payctl pay --watch || fail "the payment did not settle"
+  log_step "kill -9 of the database stops everything"
+  persistent_cluster_folder
+  kill -KILL "$(sed -n 1p "$REPLY/data/postmaster.pid")"
+  await_line "the database ended unexpectedly"
+  until is_gone "$started_pid"; do sleep 0.2; done
+  [ ! -d "$dev_dir/run/up" ] || fail "./dev up left its records in $dev_dir/run/up"
+  log_step "deleting the data of the run"
+  run_in_foreground "$root/dev" reset
+}
+
+# await_line PATTERN: waits until the output of ./dev up has a line that matches.
+await_line() {
+  local deadline=$((SECONDS + check_up_bound_s))
+  until grep -q -- "$1" "$log_dir/up.log"; do
+    is_gone "$started_pid" && ! grep -q -- "$1" "$log_dir/up.log" && require_alive up "$started_pid"
+    [ "$SECONDS" -lt "$deadline" ] || fail_with_log up "./dev up printed no line like '$1' within $check_up_bound_s s"
+    sleep 0.2
+  done
+}
+
+# Takes the settings of payctl as a reader copies them from the output.
+use_second_terminal() {
+  local settings
+  settings=$(sed -n '/^    export PATH=/,/^$/p' "$log_dir/up.log")
+  [ -n "$settings" ] || fail "./dev up printed no settings for a second terminal"
+  eval "$settings"
+}
