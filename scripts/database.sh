@@ -136,15 +136,23 @@ stop_cluster() {
 # database_url PORT DATABASE [USER]: prints the URL of a database; the default user is its owner.
 database_url() { printf 'postgres://%s@127.0.0.1:%s/%s' "${3:-payments}" "$1" "$2"; }
 
-service_login=payments_app # role of the services; the migrations grant its rights
+service_roles="payments_api payment_worker background_worker notifier" # one for each process; the migrations grant their rights
 
-# create_service_login PORT: creates the services' login. The migrations must run first, because they create its role.
-create_service_login() {
+# login_of PROCESS: prints the login of a process; payment-worker-2 is a payment-worker.
+login_of() { printf '%s_login' "${1%-[1-9]}" | tr - _; }
+
+# create_service_logins PORT: creates the logins of the services. The migrations must run first, because they create the roles. A login
+# runs as its role, and has no rights of its own.
+create_service_logins() {
+  local role statements=
+  for role in $service_roles; do
+    statements="$statements
+      IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '${role}_login') THEN
+        CREATE ROLE ${role}_login LOGIN NOINHERIT IN ROLE $role;
+        ALTER ROLE ${role}_login SET role = $role;
+      END IF;"
+  done
   run_pg psql -X -q -v ON_ERROR_STOP=1 -h 127.0.0.1 -p "$1" -U payments -d postgres >"$log_dir/login.log" 2>&1 -c "
-    DO \$\$ BEGIN
-      IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '$service_login') THEN
-        CREATE ROLE $service_login LOGIN IN ROLE payments_service;
-        ALTER ROLE $service_login SET role = payments_service;
-      END IF;
-    END \$\$" || fail_with_log login "the login of the services could not be created"
+    DO \$\$ BEGIN $statements
+    END \$\$" || fail_with_log login "the logins of the services could not be created"
 }

@@ -124,9 +124,8 @@ reset_data() {
 
 # Configures every process: the demo file, overridden by the addresses of this run.
 configure_services() {
-  local payments_url switch_url
+  local switch_url
   owner_url=$(database_url "$pg_port" payments)
-  payments_url=$(database_url "$pg_port" payments "$service_login")
   switch_url=$(database_url "${switch_pg_port:-$pg_port}" mock_switch)
   api=http://127.0.0.1:$api_port
   mock_switch=http://127.0.0.1:$switch_port
@@ -135,7 +134,6 @@ configure_services() {
   notifier_metrics=http://127.0.0.1:$notifier_metrics_port
   export PAYMENTS_CONFIG=${PAYMENTS_CONFIG:-$root/deploy/demo.toml}
   require_switches
-  export PAYMENTS_DATABASE__URL=$payments_url
   export PAYMENTS_TEMPORAL__ADDRESS=http://127.0.0.1:$temporal_port
   export PAYMENTS_API__LISTEN=127.0.0.1:$api_port PAYMENTS_API__METRICS_LISTEN=127.0.0.1:$api_metrics_port
   export PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN=127.0.0.1:$background_worker_metrics_port
@@ -197,7 +195,7 @@ start_services() {
   log_step "applying the migrations and opening the demo accounts"
   run_in_foreground "$programs/payctl" migrate --database-url "$owner_url" >"$log_dir/migrate.log" 2>&1 || fail_with_log migrate \
       "the migrations failed; if the database is of another version of this repository, delete it with: ./dev reset"
-  create_service_login "$pg_port"
+  create_service_logins "$pg_port"
   run_in_foreground "$programs/payctl" demo --json --database-url "$owner_url" >"$demo" 2>"$log_dir/demo.log" || fail_with_log demo "the demo accounts could not be opened"
   api_key=$(json_text api_key "$demo")
   source_account=$(json_text source_account "$demo")
@@ -251,6 +249,8 @@ start_service() {
       ;;
     payment-worker-*) export PAYMENTS_WORKER__METRICS_LISTEN=${worker_addresses[${1##*-} - 1]} ;;
   esac
+  PAYMENTS_DATABASE__URL=$(database_url "$pg_port" payments "$(login_of "$1")")
+  export PAYMENTS_DATABASE__URL
   start_process "$1" "$programs/${1%-[1-9]}"
 }
 

@@ -1,21 +1,36 @@
 #!/bin/sh
 # The PostgreSQL image runs this once, on an empty data folder. It creates one role per party, which owns only its own
-# databases, and the login of the bank's services, which owns nothing. Each switch is another company: neither a switch nor
-# the bank may read another's database.
+# databases, and a role and a login for each process of the bank, which own nothing. Each switch is another company: neither a switch
+# nor the bank may read another's database.
 set -eu
 
 psql -X -v ON_ERROR_STOP=1 -U "${POSTGRES_USER:-postgres}" -d postgres <<'SQL'
 \getenv payments PAYMENTS_DB_PASSWORD
-\getenv service PAYMENTS_SERVICE_DB_PASSWORD
+\getenv payments_api PAYMENTS_API_DB_PASSWORD
+\getenv payment_worker PAYMENT_WORKER_DB_PASSWORD
+\getenv background_worker BACKGROUND_WORKER_DB_PASSWORD
+\getenv notifier NOTIFIER_DB_PASSWORD
 \getenv switch SWITCH_DB_PASSWORD
 \getenv sepa SEPA_SWITCH_DB_PASSWORD
 \getenv temporal TEMPORAL_DB_PASSWORD
 CREATE ROLE payments LOGIN PASSWORD :'payments';
--- Role and login of the bank's services. The migrations, which the owner runs, grant the rights.
-CREATE ROLE payments_service NOLOGIN;
-GRANT payments_service TO payments;
-CREATE ROLE payments_app LOGIN PASSWORD :'service' IN ROLE payments_service;
-ALTER ROLE payments_app SET role = payments_service;
+-- Roles of the bank's processes. The migrations, which the owner runs, grant their rights. A login runs as its role and has no rights of
+-- its own: NOINHERIT.
+CREATE ROLE payments_api NOLOGIN;
+CREATE ROLE payment_worker NOLOGIN;
+CREATE ROLE background_worker NOLOGIN;
+CREATE ROLE notifier NOLOGIN;
+-- Owns the schema of idempotency keys, whose partitions two processes create and drop.
+CREATE ROLE idempotency_keys NOLOGIN;
+GRANT idempotency_keys TO payments_api, background_worker, payments;
+CREATE ROLE payments_api_login LOGIN NOINHERIT PASSWORD :'payments_api' IN ROLE payments_api;
+CREATE ROLE payment_worker_login LOGIN NOINHERIT PASSWORD :'payment_worker' IN ROLE payment_worker;
+CREATE ROLE background_worker_login LOGIN NOINHERIT PASSWORD :'background_worker' IN ROLE background_worker;
+CREATE ROLE notifier_login LOGIN NOINHERIT PASSWORD :'notifier' IN ROLE notifier;
+ALTER ROLE payments_api_login SET role = payments_api;
+ALTER ROLE payment_worker_login SET role = payment_worker;
+ALTER ROLE background_worker_login SET role = background_worker;
+ALTER ROLE notifier_login SET role = notifier;
 CREATE ROLE mock_switch LOGIN PASSWORD :'switch';
 CREATE ROLE mock_switch_sepa LOGIN PASSWORD :'sepa';
 CREATE ROLE temporal LOGIN PASSWORD :'temporal';
@@ -24,6 +39,6 @@ CREATE DATABASE mock_switch OWNER mock_switch;
 CREATE DATABASE mock_switch_sepa OWNER mock_switch_sepa;
 CREATE DATABASE temporal OWNER temporal;
 CREATE DATABASE temporal_visibility OWNER temporal;
-REVOKE CONNECT ON DATABASE payments, mock_switch, mock_switch_sepa, temporal, temporal_visibility FROM PUBLIC;
-GRANT CONNECT ON DATABASE payments TO payments_service;
+REVOKE CONNECT, TEMPORARY ON DATABASE payments, mock_switch, mock_switch_sepa, temporal, temporal_visibility FROM PUBLIC;
+GRANT CONNECT ON DATABASE payments TO payments_api_login, payment_worker_login, background_worker_login, notifier_login;
 SQL

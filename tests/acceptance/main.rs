@@ -5,6 +5,7 @@ mod budget;
 mod cancellation;
 mod confirmation;
 mod crashes;
+mod database_rights;
 mod event_stream;
 mod generated_clients;
 mod no_worker;

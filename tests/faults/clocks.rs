@@ -229,7 +229,7 @@ async fn assert_key_lease_and_expiry(system: &System, payment: &AcceptedPayment)
     let is_exact: bool = sqlx::query_scalar(
         "SELECT expires_at - clock_timestamp() BETWEEN interval '23:55' AND interval '24:00'
                 AND created_on = (clock_timestamp() AT TIME ZONE 'UTC')::date
-         FROM idempotency_keys WHERE key = $1",
+         FROM idempotency.keys WHERE key = $1",
     )
     .bind(key)
     .fetch_one(&system.database.pool)
@@ -274,7 +274,7 @@ async fn assert_idle_holder_is_disconnected(system: &System) -> anyhow::Result<(
     let scope = KeyScope { tenant: "test", client: "test", key: &key };
     let request = Fingerprint::of("test", "POST", "/", b"");
     let terms = IdempotencyOptions::new(24, lease)?;
-    let mut holder = PgConnectOptions::from_str(&system.database.url)?.connect().await?;
+    let mut holder = PgConnectOptions::from_str(&system.database.url_of("payments-api")?)?.connect().await?;
     let mut held = holder.begin().await?;
     let claimed = idempotency::claim(&mut held, &scope, &request, &terms).await?;
     ensure!(matches!(claimed, ClaimOutcome::Claimed(_)), "{claimed:?}");
@@ -303,13 +303,13 @@ async fn accept(system: &System, amount: &str, behaviour: Value) -> anyhow::Resu
 /// Creates yesterday's partition if it does not exist.
 const CREATE_YESTERDAY: &str = "
     DO $$ DECLARE day date := (now() AT TIME ZONE 'UTC')::date - 1; BEGIN
-        EXECUTE format('CREATE TABLE IF NOT EXISTS %I PARTITION OF idempotency_keys FOR VALUES FROM (%L) TO (%L)',
-                       'idempotency_keys_' || to_char(day, 'YYYYMMDD'), day, day + 1);
+        EXECUTE format('CREATE TABLE IF NOT EXISTS idempotency.%I PARTITION OF idempotency.keys FOR VALUES FROM (%L) TO (%L)',
+                       'keys_' || to_char(day, 'YYYYMMDD'), day, day + 1);
     END $$";
 
 /// Changes the live row of a key as if time had passed.
 async fn set_key(system: &System, key: &str, set: &str) -> anyhow::Result<()> {
-    let sql = format!("UPDATE idempotency_keys SET {set} WHERE key = $1 AND expires_at > now()");
+    let sql = format!("UPDATE idempotency.keys SET {set} WHERE key = $1 AND expires_at > now()");
     let changed =
         sqlx::query(AssertSqlSafe(sql)).bind(key).execute(&system.database.pool).await?.rows_affected();
     ensure!(changed == 1, "expected one live row of {key}, changed {changed}");

@@ -100,7 +100,7 @@ async fn post(system: &System, key: String) -> anyhow::Result<(String, u16)> {
 
 /// Number of rows of an idempotency key, which must equal the number of its payments.
 async fn row_count(system: &System, key: &str) -> anyhow::Result<i64> {
-    let keys: i64 = sqlx::query_scalar("SELECT count(*) FROM idempotency_keys WHERE key = $1")
+    let keys: i64 = sqlx::query_scalar("SELECT count(*) FROM idempotency.keys WHERE key = $1")
         .bind(key)
         .fetch_one(&system.database.pool)
         .await?;

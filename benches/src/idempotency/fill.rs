@@ -16,7 +16,7 @@ pub(crate) async fn fill_to(pool: &PgPool, live_keys: u64) -> anyhow::Result<()>
     let target = i64::try_from(live_keys)?;
     for (table, columns, values) in [
         (
-            "idempotency_keys",
+            "idempotency.keys",
             "scope_id, tenant, client, key, request_hash, claim_token, completed_at, response_status, response_body, expires_at, schema_version",
             "gen_random_uuid(), 'tenant', 'client', gen_random_uuid()::text, sha256(n::text::bytea), gen_random_uuid(), now(), 201, $1, now() + interval '24 hours', 2",
         ),
@@ -50,8 +50,8 @@ pub(crate) async fn fill_to(pool: &PgPool, live_keys: u64) -> anyhow::Result<()>
 /// Bytes per stored key, including the indexes.
 pub(crate) async fn row_bytes(pool: &PgPool) -> anyhow::Result<f64> {
     Ok(sqlx::query_scalar(
-        "SELECT (SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'idempotency_keys'::regclass)::float8
-              / (SELECT count(*) FROM idempotency_keys)::float8",
+        "SELECT (SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'idempotency.keys'::regclass)::float8
+              / (SELECT count(*) FROM idempotency.keys)::float8",
     )
     .fetch_one(pool)
     .await?)

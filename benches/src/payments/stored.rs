@@ -155,7 +155,7 @@ const TABLES: [Table; 15] = [
         rows: "t.payment_id = $1",
     },
     Table {
-        name: "idempotency_keys",
+        name: "idempotency.keys",
         omitted: &[],
         changed: &[
             ("scope_id", "gen_random_uuid()"),
@@ -163,7 +163,7 @@ const TABLES: [Table; 15] = [
             ("claim_token", "gen_random_uuid()"),
         ],
         // Any key will do: none is repeated. The lengths only use the parameters, which every statement has.
-        rows: "t.scope_id = (SELECT scope_id FROM idempotency_keys ORDER BY scope_id LIMIT 1) AND length($1) + length($2) > 0",
+        rows: "t.scope_id = (SELECT scope_id FROM idempotency.keys ORDER BY scope_id LIMIT 1) AND length($1) + length($2) > 0",
     },
     Table {
         name: "journal_seals",

@@ -1,8 +1,12 @@
 -- Idempotency keys: one row per completed request, so that its repeat gets the same response.
+--
+-- In a schema of their own: the process that maintains the partitions creates and drops tables, and must not be able to create one where
+-- others look for theirs.
+CREATE SCHEMA idempotency;
 
 -- One partition per UTC day of the claim: expired days are dropped whole, and every index is local to its day. A primary key
 -- cannot span partitions; the advisory lock under which every row is written keeps one live row per key, across midnight too.
-CREATE TABLE idempotency_keys (
+CREATE TABLE idempotency.keys (
     -- First 16 bytes of SHA-256 over tenant, client and key: short, and of fixed length.
     scope_id        uuid        NOT NULL,
     created_on      date        NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')::date,
@@ -23,19 +27,19 @@ CREATE TABLE idempotency_keys (
     -- Version of the row layout and of the hash, so that a later release recognises old rows.
     schema_version  smallint    NOT NULL,
     PRIMARY KEY (scope_id, created_on),
-    CONSTRAINT idempotency_keys_hash_is_sha256 CHECK (octet_length(request_hash) = 32),
-    CONSTRAINT idempotency_keys_leased_or_completed CHECK (
+    CONSTRAINT keys_hash_is_sha256 CHECK (octet_length(request_hash) = 32),
+    CONSTRAINT keys_leased_or_completed CHECK (
         (completed_at IS NULL) = (lease_until IS NOT NULL)
         AND (completed_at IS NULL) = (response_status IS NULL)
         AND (completed_at IS NULL) = (response_body IS NULL)),
     -- A server error is never stored: a repeat may succeed.
-    CONSTRAINT idempotency_keys_no_server_error CHECK (response_status BETWEEN 200 AND 499),
-    CONSTRAINT idempotency_keys_expire_later CHECK (expires_at > created_at)
+    CONSTRAINT keys_no_server_error CHECK (response_status BETWEEN 200 AND 499),
+    CONSTRAINT keys_expire_later CHECK (expires_at > created_at)
 ) PARTITION BY RANGE (created_on);
 
 -- Rows are inserted roughly in the order of their expiry, so a block range index finds the live ones cheaply.
-CREATE INDEX idempotency_keys_expiry ON idempotency_keys USING brin (expires_at);
-CREATE INDEX idempotency_keys_in_progress ON idempotency_keys (lease_until) WHERE lease_until IS NOT NULL;
+CREATE INDEX keys_expiry ON idempotency.keys USING brin (expires_at);
+CREATE INDEX keys_in_progress ON idempotency.keys (lease_until) WHERE lease_until IS NOT NULL;
 
 -- Partitions of today and tomorrow; partition maintenance creates the later ones.
 DO $$
@@ -44,8 +48,8 @@ DECLARE
     day   date;
 BEGIN
     FOREACH day IN ARRAY ARRAY[today, today + 1] LOOP
-        EXECUTE format('CREATE TABLE %I PARTITION OF idempotency_keys FOR VALUES FROM (%L) TO (%L)',
-                       'idempotency_keys_' || to_char(day, 'YYYYMMDD'), day, day + 1);
+        EXECUTE format('CREATE TABLE idempotency.%I PARTITION OF idempotency.keys FOR VALUES FROM (%L) TO (%L)',
+                       'keys_' || to_char(day, 'YYYYMMDD'), day, day + 1);
     END LOOP;
 END $$;
 
@@ -54,7 +58,7 @@ END $$;
 -- before the locks were granted. Without its lock a key shows its completed row only, which never changes: repeats of a
 -- completed request that arrive together all get its response. `claimed_at` is the time of the statement: the transaction may have begun with the commit of
 -- the one before it, earlier than the requests arrived.
-CREATE FUNCTION idempotency_claim(scope_ids uuid[], lock_numbers bigint[], lease_ms text)
+CREATE FUNCTION idempotency.claim(scope_ids uuid[], lock_numbers bigint[], lease_ms text)
 RETURNS TABLE (ordinal bigint, is_granted boolean, has_partition boolean, claimed_at timestamptz, request_hash bytea,
                claim_token uuid, response_status smallint, response_body bytea, is_lease_expired boolean,
                schema_version smallint)
@@ -62,7 +66,7 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     today           date := (now() AT TIME ZONE 'UTC')::date;
     granted         boolean[];
-    today_partition boolean := to_regclass('idempotency_keys_' || to_char(today, 'YYYYMMDD')) IS NOT NULL;
+    today_partition boolean := to_regclass('idempotency.keys_' || to_char(today, 'YYYYMMDD')) IS NOT NULL;
 BEGIN
     PERFORM set_config('statement_timeout', lease_ms, true), set_config('idle_in_transaction_session_timeout', lease_ms, true);
     granted := ARRAY(SELECT pg_try_advisory_xact_lock(requested.number)
@@ -75,7 +79,7 @@ BEGIN
            live.schema_version
     FROM unnest(scope_ids) WITH ORDINALITY AS requested (scope_id, ordinal)
     LEFT JOIN LATERAL (
-        SELECT * FROM idempotency_keys k
+        SELECT * FROM idempotency.keys k
         WHERE k.scope_id = requested.scope_id AND k.expires_at > now()
           AND k.created_on BETWEEN today - 3 AND today + 1
         LIMIT 1) AS live ON granted[requested.ordinal] OR live.response_status IS NOT NULL

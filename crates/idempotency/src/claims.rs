@@ -1,6 +1,6 @@
 //! Claims of one transaction, for one key or for many: which requests may be executed.
 //!
-//! The database function `idempotency_claim` first takes the advisory locks and then reads the rows in a statement of its
+//! The database function `idempotency.claim` first takes the advisory locks and then reads the rows in a statement of its
 //! own. A lock is tried, not waited for: a waiting duplicate would hold a connection. Advisory locks are re-entrant within
 //! a session, so the caller must pass distinct keys.
 

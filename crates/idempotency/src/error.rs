@@ -37,7 +37,7 @@ pub enum IdempotencyError {
     OutcomeUnknown,
     /// No partition exists for today: call [`crate::create_partitions`] and retry.
     #[error(
-        "the table idempotency_keys has no partition for today; the caller must create the partition and repeat the request"
+        "the table idempotency.keys has no partition for today; the caller must create the partition and repeat the request"
     )]
     PartitionMissing,
     /// The row was written by a later release, and its hash may have another meaning.

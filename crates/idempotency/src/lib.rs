@@ -51,5 +51,5 @@ pub use scope::KeyScope;
 pub use stored_response::StoredResponse;
 pub use transaction_claim::{ClaimOutcome, Lease, claim};
 
-/// Migrations of the table `idempotency_keys`.
+/// Migrations of the table `idempotency.keys`.
 pub static MIGRATOR: Migrator = sqlx::migrate!();

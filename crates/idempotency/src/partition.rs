@@ -37,21 +37,25 @@ pub async fn create_partitions(pool: &PgPool) -> Result<u32, IdempotencyError> {
     let mut tx = connection.begin().await?;
     sqlx::query!("SELECT pg_advisory_xact_lock($1)", MAINTENANCE_LOCK).fetch_one(&mut *tx).await?;
     let missing = sqlx::query!(
-        r#"SELECT to_char(day, 'YYYYMMDD') AS "name!", day::date::text AS "first!", (day::date + 1)::text AS "next!"
+        r#"SELECT to_char(day, 'YYYYMMDD') AS "name!", day::date::text AS "first!", (day::date + 1)::text AS "next!",
+                  (SELECT relowner::regrole::text FROM pg_class WHERE oid = 'idempotency.keys'::regclass) AS "owner!"
            FROM generate_series((now() AT TIME ZONE 'UTC')::date, (now() AT TIME ZONE 'UTC')::date + $1::int, interval '1 day')
                 AS day
-           WHERE to_regclass('idempotency_keys_' || to_char(day, 'YYYYMMDD')) IS NULL"#,
+           WHERE to_regclass('idempotency.keys_' || to_char(day, 'YYYYMMDD')) IS NULL"#,
         FUTURE_DAYS,
     )
     .fetch_all(&mut *tx)
     .await?;
     for day in &missing {
-        let (name, first, next) = (&day.name, &day.first, &day.next);
-        // The name and the dates were formatted by the database.
-        let create = format!("CREATE TABLE idempotency_keys_{name} (LIKE idempotency_keys INCLUDING ALL)");
+        let (name, first, next, owner) = (&day.name, &day.first, &day.next, &day.owner);
+        // The names and the dates were formatted by the database.
+        let create = format!("CREATE TABLE idempotency.keys_{name} (LIKE idempotency.keys INCLUDING ALL)");
         sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut *tx).await?;
+        // Whichever process creates a partition, each of them may drop it.
+        let hand_over = format!("ALTER TABLE idempotency.keys_{name} OWNER TO {owner}");
+        sqlx::raw_sql(AssertSqlSafe(hand_over)).execute(&mut *tx).await?;
         let attach = format!(
-            "ALTER TABLE idempotency_keys ATTACH PARTITION idempotency_keys_{name} FOR VALUES FROM ('{first}') TO ('{next}')"
+            "ALTER TABLE idempotency.keys ATTACH PARTITION idempotency.keys_{name} FOR VALUES FROM ('{first}') TO ('{next}')"
         );
         sqlx::raw_sql(AssertSqlSafe(attach)).execute(&mut *tx).await?;
     }
@@ -87,20 +91,20 @@ async fn drop_partitions(connection: &mut PgConnection) -> Result<u32, Idempoten
     for partition in partitions(connection).await? {
         let name = partition.name();
         if partition.attachment == Attachment::DetachPending {
-            run(connection, format!("ALTER TABLE idempotency_keys DETACH PARTITION {name} FINALIZE")).await?;
+            run(connection, format!("ALTER TABLE idempotency.keys DETACH PARTITION {name} FINALIZE")).await?;
         }
         if partition.attachment == Attachment::Attached {
             if !partition.is_old || has_live_keys(connection, &name).await? {
                 continue;
             }
-            run(connection, format!("ALTER TABLE idempotency_keys DETACH PARTITION {name} CONCURRENTLY"))
+            run(connection, format!("ALTER TABLE idempotency.keys DETACH PARTITION {name} CONCURRENTLY"))
                 .await?;
         }
         if partition.is_old {
             run(connection, format!("DROP TABLE {name}")).await?;
             tracing::info!(
                 partition = name,
-                "partition maintenance dropped an expired day partition of the table idempotency_keys"
+                "partition maintenance dropped an expired day partition of the table idempotency.keys"
             );
             dropped += 1;
         }
@@ -125,18 +129,18 @@ struct Partition {
 
 impl Partition {
     fn name(&self) -> String {
-        format!("idempotency_keys_{}", self.date.strftime("%Y%m%d"))
+        format!("idempotency.keys_{}", self.date.strftime("%Y%m%d"))
     }
 }
 
 /// Every partition, oldest first, including tables that are already detached.
 async fn partitions(connection: &mut PgConnection) -> Result<Vec<Partition>, IdempotencyError> {
     let rows = sqlx::query!(
-        r#"SELECT substr(c.relname, 18) AS "day!", i.inhdetachpending AS "pending?",
-                  to_date(substr(c.relname, 18), 'YYYYMMDD') <= (now() AT TIME ZONE 'UTC')::date - $1::int AS "is_old!"
+        r#"SELECT substr(c.relname, 6) AS "day!", i.inhdetachpending AS "pending?",
+                  to_date(substr(c.relname, 6), 'YYYYMMDD') <= (now() AT TIME ZONE 'UTC')::date - $1::int AS "is_old!"
            FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
-           WHERE c.relkind = 'r' AND c.relname ~ '^idempotency_keys_[0-9]{8}$'
-             AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'idempotency_keys'::regclass)
+           WHERE c.relkind = 'r' AND c.relname ~ '^keys_[0-9]{8}$'
+             AND c.relnamespace = 'idempotency'::regnamespace
            ORDER BY c.relname"#,
         AGE_MIN_DAYS,
     )

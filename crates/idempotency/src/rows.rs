@@ -48,7 +48,7 @@ pub(crate) async fn lock_and_look_up(
     let rows = sqlx::query!(
         r#"SELECT is_granted AS "is_granted!", has_partition AS "has_partition!", claimed_at AS "claimed_at!", request_hash,
                   claim_token, response_status, response_body, is_lease_expired, schema_version
-           FROM idempotency_claim($1, $2, $3)"#,
+           FROM idempotency.claim($1, $2, $3)"#,
         &ids,
         &numbers,
         options.lease().as_millis().to_string(),
@@ -102,7 +102,7 @@ pub(crate) async fn insert_completed(
         completed.iter().map(|(_, response)| i16::try_from(response.status).unwrap_or(i16::MAX)).collect();
     let bodies: Vec<&[u8]> = completed.iter().map(|(_, response)| response.body.as_slice()).collect();
     let written = sqlx::query!(
-        "INSERT INTO idempotency_keys
+        "INSERT INTO idempotency.keys
              (scope_id, tenant, client, key, request_hash, claim_token, response_status, response_body, completed_at,
               expires_at, schema_version)
          SELECT new.*, clock_timestamp(), now() + $9 * interval '1 second', $10
@@ -132,7 +132,7 @@ pub(crate) async fn insert_in_progress(
     options: &IdempotencyOptions,
 ) -> Result<(), IdempotencyError> {
     sqlx::query!(
-        "INSERT INTO idempotency_keys
+        "INSERT INTO idempotency.keys
              (scope_id, tenant, client, key, request_hash, claim_token, lease_until, expires_at, schema_version)
          VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp() + $7 * interval '1 millisecond',
                  now() + $8 * interval '1 second', $9)",
@@ -159,7 +159,7 @@ pub(crate) async fn complete_in_progress(
     response: &StoredResponse,
 ) -> Result<bool, IdempotencyError> {
     let written = sqlx::query!(
-        "UPDATE idempotency_keys
+        "UPDATE idempotency.keys
          SET response_status = $3, response_body = $4, completed_at = clock_timestamp(), lease_until = NULL
          WHERE scope_id = $1 AND claim_token = $2 AND lease_until IS NOT NULL",
         id.0,
@@ -180,7 +180,7 @@ pub(crate) async fn delete_in_progress(
     token: Uuid,
 ) -> Result<bool, IdempotencyError> {
     let removed = sqlx::query!(
-        "DELETE FROM idempotency_keys WHERE scope_id = $1 AND claim_token = $2 AND lease_until IS NOT NULL",
+        "DELETE FROM idempotency.keys WHERE scope_id = $1 AND claim_token = $2 AND lease_until IS NOT NULL",
         id.0,
         token,
     )

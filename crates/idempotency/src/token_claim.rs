@@ -126,8 +126,8 @@ pub async fn reap(pool: &PgPool) -> Result<u64, IdempotencyError> {
     let mut reaped = 0;
     loop {
         let removed = sqlx::query!(
-            "DELETE FROM idempotency_keys k
-             USING (SELECT scope_id, created_on, claim_token FROM idempotency_keys
+            "DELETE FROM idempotency.keys k
+             USING (SELECT scope_id, created_on, claim_token FROM idempotency.keys
                     WHERE lease_until < clock_timestamp() - $1 * interval '1 second'
                     LIMIT $2 FOR UPDATE SKIP LOCKED) AS expired
              WHERE k.scope_id = expired.scope_id AND k.created_on = expired.created_on

@@ -93,7 +93,7 @@ async fn s4_3_a_failing_request_in_an_idempotency_batch_fails_alone(pool: PgPool
     }
     assert_eq!(count(&pool, "notes").await, 28);
     // Failed and refused requests used up no key.
-    assert_eq!(count(&pool, "idempotency_keys").await, 32);
+    assert_eq!(count(&pool, "idempotency.keys").await, 32);
     assert_eq!(store_note(&batcher, "k3", "a").await.unwrap(), executed("a"));
 }
 

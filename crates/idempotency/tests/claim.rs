@@ -56,7 +56,7 @@ async fn execute(pool: &PgPool, key: &IdempotencyKey, body: &str) -> &'static st
 }
 
 async fn rows(pool: &PgPool) -> i64 {
-    sqlx::query_scalar("SELECT count(*) FROM idempotency_keys").fetch_one(pool).await.unwrap()
+    sqlx::query_scalar("SELECT count(*) FROM idempotency.keys").fetch_one(pool).await.unwrap()
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
@@ -205,7 +205,7 @@ async fn an_expired_idempotency_key_counts_as_unused(pool: PgPool) {
     assert_eq!(execute(&pool, &key, "b").await, "claimed");
     assert_eq!(execute(&pool, &key, "a").await, "mismatch");
     let is_retained: bool =
-        sqlx::query_scalar("SELECT max(expires_at) > now() + interval '23 h' FROM idempotency_keys")
+        sqlx::query_scalar("SELECT max(expires_at) > now() + interval '23 h' FROM idempotency.keys")
             .fetch_one(&pool)
             .await
             .unwrap();
@@ -217,7 +217,7 @@ async fn s3_2_older_idempotency_row_versions_are_read_and_newer_ones_refused(poo
     for version in [1_i16, 2, 3] {
         let key = key(&format!("of-{version}"));
         assert_eq!(execute(&pool, &key, "a").await, "claimed");
-        sqlx::query("UPDATE idempotency_keys SET schema_version = $1 WHERE key = $2")
+        sqlx::query("UPDATE idempotency.keys SET schema_version = $1 WHERE key = $2")
             .bind(version)
             .bind(key.as_str())
             .execute(&pool)

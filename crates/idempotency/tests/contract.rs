@@ -66,7 +66,7 @@ async fn set_up_state(
         }
         "lease expired" => {
             assert!(matches!(claim_with_token().await, TokenClaimOutcome::Claimed(_)));
-            sql("UPDATE idempotency_keys SET lease_until = now() - interval '1 millisecond' WHERE key = $1")
+            sql("UPDATE idempotency.keys SET lease_until = now() - interval '1 millisecond' WHERE key = $1")
                 .await;
         }
         "completed" => execute("a", 201).await,
@@ -74,12 +74,12 @@ async fn set_up_state(
         "refused" => execute("refuse", 422).await,
         "expired" => {
             execute("a", 201).await;
-            sql("UPDATE idempotency_keys SET created_at = now() - interval '2 days', expires_at = now() WHERE key = $1")
+            sql("UPDATE idempotency.keys SET created_at = now() - interval '2 days', expires_at = now() WHERE key = $1")
                 .await;
         }
         "pruned" => {
             execute("a", 201).await;
-            sql("DELETE FROM idempotency_keys WHERE key = $1").await;
+            sql("DELETE FROM idempotency.keys WHERE key = $1").await;
         }
         other => panic!("{other}"),
     }

@@ -253,26 +253,26 @@ impl System {
     async fn change_row(&self, op: Op, model: &mut [KeyModel]) -> (String, String) {
         match op {
             Op::ExpireLease(key) => {
-                self.sql(key, "UPDATE idempotency_keys SET lease_until = now() - interval '1 s' WHERE key = $1 AND lease_until IS NOT NULL").await;
+                self.sql(key, "UPDATE idempotency.keys SET lease_until = now() - interval '1 s' WHERE key = $1 AND lease_until IS NOT NULL").await;
                 model[key].is_lease_expired = true;
             }
             Op::Reap(key) => {
-                self.sql(key, "UPDATE idempotency_keys SET lease_until = now() - interval '2 min' WHERE key = $1 AND lease_until IS NOT NULL").await;
+                self.sql(key, "UPDATE idempotency.keys SET lease_until = now() - interval '2 min' WHERE key = $1 AND lease_until IS NOT NULL").await;
                 maintenance::maintain(&self.pool).await.unwrap();
                 model[key].row.take_if(|row| row.1.is_none());
             }
             Op::Expire(key) => {
                 self.sql(
                     key,
-                    "UPDATE idempotency_keys SET created_at = created_at - interval '2 days', expires_at = now()
+                    "UPDATE idempotency.keys SET created_at = created_at - interval '2 days', expires_at = now()
                      WHERE key = $1 AND lease_until IS NULL",
                 )
                 .await;
-                self.sql(key, "DELETE FROM idempotency_keys WHERE key = $1 AND lease_until IS NULL AND expires_at <= now()").await;
+                self.sql(key, "DELETE FROM idempotency.keys WHERE key = $1 AND lease_until IS NULL AND expires_at <= now()").await;
                 model[key].row.take_if(|row| row.1.is_some());
             }
             Op::Prune(key) => {
-                self.sql(key, "DELETE FROM idempotency_keys WHERE key = $1 AND lease_until IS NULL").await;
+                self.sql(key, "DELETE FROM idempotency.keys WHERE key = $1 AND lease_until IS NULL").await;
                 model[key].row.take_if(|row| row.1.is_some());
             }
             other => unreachable!("{other:?} changes no row"),

@@ -37,7 +37,7 @@ fn batcher_with_retention_of_72_h(pool: &PgPool) -> Batcher<Notes> {
 async fn drop_all_partitions(pool: &PgPool) {
     sqlx::raw_sql(
         "DO $$ DECLARE day regclass; BEGIN
-             FOR day IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'idempotency_keys'::regclass LOOP
+             FOR day IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'idempotency.keys'::regclass LOOP
                  EXECUTE format('DROP TABLE %s', day);
              END LOOP;
          END $$",
@@ -59,7 +59,7 @@ async fn s4_5_idempotency_partitions_of_the_next_days_are_created_once(pool: PgP
     assert_eq!(maintain_partitions(&pool).await.unwrap().dropped, 0);
     // Partitions created later have the same indexes.
     let indexes: i64 = sqlx::query_scalar(
-        "SELECT count(DISTINCT n) FROM (SELECT count(*) AS n FROM pg_indexes WHERE tablename LIKE 'idempotency_keys_2%'
+        "SELECT count(DISTINCT n) FROM (SELECT count(*) AS n FROM pg_indexes WHERE schemaname = 'idempotency' AND tablename LIKE 'keys_2%'
          GROUP BY tablename) AS each",
     )
     .fetch_one(&pool)
@@ -109,7 +109,7 @@ async fn r33_an_idempotency_key_is_replayed_across_midnight(pool: PgPool) {
     }
     age(&pool, 23).await;
     assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), replayed("a"), "an hour before it expires");
-    assert_eq!(count(&pool, "idempotency_keys").await, 1);
+    assert_eq!(count(&pool, "idempotency.keys").await, 1);
     // After its expiry the note itself decides, with the same response.
     age(&pool, 1).await;
     assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), replayed("a"));
@@ -127,7 +127,7 @@ async fn s4_5_an_idempotency_partition_is_dropped_once_its_keys_have_expired(poo
     // The empty partitions before yesterday are dropped, the one with a live key remains.
     maintain_partitions(&pool).await.unwrap();
     let left = attached_days(&pool).await;
-    assert_eq!(count(&pool, "idempotency_keys").await, 1);
+    assert_eq!(count(&pool, "idempotency.keys").await, 1);
     assert!(
         left.iter().all(|day| (-3..=3).contains(day)) && left.iter().filter(|day| **day < -1).count() == 1,
         "{left:?}"
@@ -136,7 +136,7 @@ async fn s4_5_an_idempotency_partition_is_dropped_once_its_keys_have_expired(poo
     maintain_partitions(&pool).await.unwrap();
     let left = attached_days(&pool).await;
     assert!(left.iter().all(|day| (-1..=3).contains(day)), "{left:?}");
-    assert_eq!(count(&pool, "idempotency_keys").await, 0);
+    assert_eq!(count(&pool, "idempotency.keys").await, 0);
     assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), replayed("a"));
 }
 
@@ -146,7 +146,7 @@ async fn s4_5_an_interrupted_drop_of_an_idempotency_partition_is_finished(pool: 
     avoid_midnight(&pool).await;
     age(&pool, 0).await;
     let detach =
-        "DO $$ BEGIN EXECUTE format('ALTER TABLE idempotency_keys DETACH PARTITION %I', 'idempotency_keys_'
+        "DO $$ BEGIN EXECUTE format('ALTER TABLE idempotency.keys DETACH PARTITION idempotency.%I', 'keys_'
                   || to_char((now() AT TIME ZONE 'UTC')::date - 4, 'YYYYMMDD')); END $$";
     sqlx::raw_sql(detach).execute(&pool).await.unwrap();
     assert_eq!(maintain_partitions(&pool).await.unwrap().dropped, 4);

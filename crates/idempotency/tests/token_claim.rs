@@ -46,7 +46,7 @@ async fn s4_1_a_token_claim_has_the_contract_of_a_transactional_claim(pool: PgPo
 async fn s4_4_r26_one_retry_takes_over_an_expired_claim_and_fences_its_holder(pool: PgPool) {
     let stalled = claimed(claim(&pool, "k", "a").await);
     // Shortened afterwards: a short lease would also limit the time of the claim itself.
-    sqlx::query("UPDATE idempotency_keys SET lease_until = clock_timestamp() + interval '50 ms'")
+    sqlx::query("UPDATE idempotency.keys SET lease_until = clock_timestamp() + interval '50 ms'")
         .execute(&pool)
         .await
         .unwrap();
@@ -74,13 +74,13 @@ async fn s4_4_r26_one_retry_takes_over_an_expired_claim_and_fences_its_holder(po
         TokenClaimOutcome::Replay(response) => assert_eq!(response.body, b"of the second holder"),
         other => panic!("unexpected outcome {other:?}"),
     }
-    assert_eq!(count(&pool, "idempotency_keys").await, 1);
+    assert_eq!(count(&pool, "idempotency.keys").await, 1);
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
 async fn s4_4_a_late_idempotency_key_holder_completes_unless_it_was_replaced(pool: PgPool) {
     let late = claimed(claim(&pool, "k", "a").await);
-    sqlx::query("UPDATE idempotency_keys SET lease_until = now() - interval '1 hour'")
+    sqlx::query("UPDATE idempotency.keys SET lease_until = now() - interval '1 hour'")
         .execute(&pool)
         .await
         .unwrap();
@@ -98,14 +98,14 @@ async fn s3_4_idempotency_claims_expired_for_over_a_minute_are_reaped(pool: PgPo
         .await;
     let _fresh = claimed(claim(&pool, "fresh", "a").await);
     claimed(claim(&pool, "done", "a").await).complete(&StoredResponse::new(200, "done")).await.unwrap();
-    let late = "UPDATE idempotency_keys SET lease_until = now() - interval '50 s' WHERE key LIKE 'stuck-%'";
+    let late = "UPDATE idempotency.keys SET lease_until = now() - interval '50 s' WHERE key LIKE 'stuck-%'";
     sqlx::query(late).execute(&pool).await.unwrap();
     assert_eq!(
         token_claim::reap(&pool).await.unwrap(),
         0,
         "expected no holder to be reaped within the first minute"
     );
-    let stuck = "UPDATE idempotency_keys SET lease_until = now() - interval '61 s' WHERE key LIKE 'stuck-%'";
+    let stuck = "UPDATE idempotency.keys SET lease_until = now() - interval '61 s' WHERE key LIKE 'stuck-%'";
     sqlx::query(stuck).execute(&pool).await.unwrap();
     let reaped = join_all((0..4).map(|_| token_claim::reap(&pool))).await;
     assert_eq!(
@@ -113,7 +113,7 @@ async fn s3_4_idempotency_claims_expired_for_over_a_minute_are_reaped(pool: PgPo
         1_500,
         "expected each holder to be reaped once by concurrent reapers"
     );
-    assert_eq!(count(&pool, "idempotency_keys").await, 2);
+    assert_eq!(count(&pool, "idempotency.keys").await, 2);
     for holder in holders.into_iter().take(3) {
         assert!(matches!(holder.release().await, Err(IdempotencyError::ClaimLost)));
     }

@@ -19,7 +19,7 @@ async fn set_synchronous_commit(pool: &PgPool, level: &str) {
 
 /// The reasons that a new session of the services sees, and the readiness check's warnings.
 async fn reported(connect: &PgConnectOptions) -> (Vec<CommitLossReason>, Vec<String>) {
-    let as_service = connect.clone().options([("role", "payments_service")]);
+    let as_service = connect.clone().options([("role", "payment_worker")]);
     let pool = PgPoolOptions::new().max_connections(1).connect_with(as_service).await.unwrap();
     let ledger = Ledger::new(pool.clone());
     let reasons = ledger.commit_settings().await.unwrap().commit_loss_reasons();

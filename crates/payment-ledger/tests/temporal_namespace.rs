@@ -31,7 +31,7 @@ async fn of_concurrent_first_temporal_namespaces_one_is_recorded(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let connect = connect.options([("role", "payments_service")]);
+    let connect = connect.options([("role", "payment_worker")]);
     let bank = Bank::with_connections(options, connect, 8).await;
     let names: Vec<_> = (0..8).map(|n| format!("namespace-{n}")).collect();
     let recorded = join_all(names.iter().map(|name| bank.ledger.temporal_namespace(name))).await;

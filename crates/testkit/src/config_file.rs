@@ -7,7 +7,6 @@ use crate::system::{OTHER_SECRET, SWITCH_SECRET, SWITCH_TOKEN, SystemOptions, WE
 
 /// Renders the file. The switches have the addresses `base_url` and `other_url`.
 pub(crate) fn render(
-    database_url: &str,
     temporal_address: &str,
     task_queue: &str,
     (base_url, other_url): (&str, &str),
@@ -19,8 +18,7 @@ pub(crate) fn render(
         Ok(fields.iter().map(|(field, value)| format!("{field} = {value}\n")).collect())
     };
     let mut text = format!(
-        "[database]\nurl = {database_url:?}\n\n\
-         [temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n\n\
+        "[temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n\n\
          [api]\nmetrics_listen = \"127.0.0.1:0\"\ndocs = true\n\n\
          [worker]\nliveness_check_after_ms = {}\nliveness_check_interval_ms = 500\ncached_workflows = {}\n\
          lock_grants_max = {}\n\

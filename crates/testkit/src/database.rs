@@ -1,7 +1,7 @@
 //! One database per test, cloned from a migrated template.
 
 use anyhow::Context as _;
-use payment_ledger::access::service_role::SERVICE_ROLE;
+use payment_ledger::access::service_roles::{SERVICE_ROLES, hand_over_idempotency_schema};
 use sha2::{Digest as _, Sha256};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool};
@@ -21,14 +21,14 @@ fn template() -> String {
     format!("payments_template_{digits}")
 }
 
-/// The login of the processes under test; it has the rights of the service role only.
-const SERVICE_LOGIN: &str = "payments_app";
+/// The login of a process under test; it has the rights of the process's role only.
+fn login_of(role: &str) -> String {
+    format!("{role}_login")
+}
 
 /// The database of one test.
 #[derive(Clone, Debug)]
 pub struct Database {
-    /// URL for the processes under test.
-    pub url: String,
     /// URL of the same database for its owner.
     pub owner_url: String,
     /// Pool of eight connections for the test's own queries, as the owner.
@@ -36,6 +36,20 @@ pub struct Database {
 }
 
 impl Database {
+    /// URL for a process under test, which has the rights of its own role; `process` is its name.
+    ///
+    /// # Errors
+    /// If no process of this name uses the database.
+    pub fn url_of(&self, process: &str) -> anyhow::Result<String> {
+        let role = process.replace('-', "_");
+        anyhow::ensure!(
+            SERVICE_ROLES.contains(&role.as_str()),
+            "the process {process} has no role in the database"
+        );
+        let owner = PgConnectOptions::from_str(&self.owner_url)?;
+        Ok(owner.username(&login_of(&role)).to_url_lossy().to_string())
+    }
+
     /// Sets a server setting for the sessions that are opened from now on.
     ///
     /// # Errors
@@ -64,9 +78,8 @@ pub async fn create_from_template(maintenance_url: &str) -> anyhow::Result<Datab
     maintenance.close().await?;
     let owner = options.database(&name);
     let owner_url = owner.to_url_lossy().to_string();
-    let url = owner.clone().username(SERVICE_LOGIN).to_url_lossy().to_string();
     let pool = PgPoolOptions::new().max_connections(8).connect_with(owner).await?;
-    Ok(Database { url, owner_url, pool })
+    Ok(Database { owner_url, pool })
 }
 
 /// Creates an empty database for the mock switch, which runs its own migrations.
@@ -99,23 +112,26 @@ async fn ensure_template(
     let mut template = options.clone().database(&unfinished).connect().await?;
     payment_ledger::MIGRATOR.run(&mut template).await?;
     idempotency::MIGRATOR.run(&mut template).await?;
-    payment_ledger::access::service_role::hand_over_idempotency_tables(&mut template).await?;
-    ensure_login(&mut template).await?;
+    hand_over_idempotency_schema(&mut template).await?;
+    for role in SERVICE_ROLES {
+        ensure_login(&mut template, role).await?;
+    }
     template.close().await?;
     let rename = format!("ALTER DATABASE {unfinished} RENAME TO {name}");
     sqlx::query(AssertSqlSafe(rename)).execute(maintenance).await?;
     Ok(())
 }
 
-/// Creates the login. It runs as the service role, which then owns whatever the services create.
-async fn ensure_login(connection: &mut PgConnection) -> anyhow::Result<()> {
+/// Creates the login of a role. It runs as the role, which then owns whatever the process creates; by itself it has no rights.
+async fn ensure_login(connection: &mut PgConnection, role: &str) -> anyhow::Result<()> {
+    let login = login_of(role);
     let exists: Option<i32> = sqlx::query_scalar("SELECT 1 FROM pg_roles WHERE rolname = $1")
-        .bind(SERVICE_LOGIN)
+        .bind(&login)
         .fetch_optional(&mut *connection)
         .await?;
     if exists.is_none() {
         let create = format!(
-            "CREATE ROLE {SERVICE_LOGIN} LOGIN IN ROLE {SERVICE_ROLE}; ALTER ROLE {SERVICE_LOGIN} SET role = {SERVICE_ROLE}"
+            "CREATE ROLE {login} LOGIN NOINHERIT IN ROLE {role}; ALTER ROLE {login} SET role = {role}"
         );
         sqlx::raw_sql(AssertSqlSafe(create)).execute(connection).await?;
     }

@@ -211,7 +211,7 @@ impl Api {
         for table in [
             "payments",
             "timeline",
-            "idempotency_keys",
+            "idempotency.keys",
             "inbox",
             "switch_callbacks",
             "exceptions",

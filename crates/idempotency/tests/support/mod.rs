@@ -110,8 +110,8 @@ pub(crate) async fn age(pool: &PgPool, hours: i32) {
          DECLARE day date;
          BEGIN
              FOR day IN SELECT (now() AT TIME ZONE 'UTC')::date - n FROM generate_series(1, 5) AS n LOOP
-                 EXECUTE format('CREATE TABLE IF NOT EXISTS %I PARTITION OF idempotency_keys FOR VALUES FROM (%L) TO (%L)',
-                                'idempotency_keys_' || to_char(day, 'YYYYMMDD'), day, day + 1);
+                 EXECUTE format('CREATE TABLE IF NOT EXISTS idempotency.%I PARTITION OF idempotency.keys FOR VALUES FROM (%L) TO (%L)',
+                                'keys_' || to_char(day, 'YYYYMMDD'), day, day + 1);
              END LOOP;
          END $$",
     )
@@ -119,7 +119,7 @@ pub(crate) async fn age(pool: &PgPool, hours: i32) {
     .await
     .unwrap();
     sqlx::query(
-        "UPDATE idempotency_keys
+        "UPDATE idempotency.keys
          SET created_at = created_at - $1 * interval '1 hour', expires_at = expires_at - $1 * interval '1 hour',
              completed_at = completed_at - $1 * interval '1 hour', lease_until = lease_until - $1 * interval '1 hour',
              created_on = ((created_at - $1 * interval '1 hour') AT TIME ZONE 'UTC')::date",
@@ -146,7 +146,7 @@ pub(crate) async fn avoid_midnight(pool: &PgPool) {
 pub(crate) async fn attached_days(pool: &PgPool) -> Vec<i32> {
     sqlx::query_scalar(
         "SELECT to_date(right(inhrelid::regclass::text, 8), 'YYYYMMDD') - (now() AT TIME ZONE 'UTC')::date
-         FROM pg_inherits WHERE inhparent = 'idempotency_keys'::regclass ORDER BY 1",
+         FROM pg_inherits WHERE inhparent = 'idempotency.keys'::regclass ORDER BY 1",
     )
     .fetch_all(pool)
     .await
@@ -155,7 +155,7 @@ pub(crate) async fn attached_days(pool: &PgPool) -> Vec<i32> {
 
 /// Number of partition tables, attached or detached.
 pub(crate) async fn partition_tables(pool: &PgPool) -> i64 {
-    sqlx::query_scalar("SELECT count(*) FROM pg_class WHERE relname ~ '^idempotency_keys_[0-9]{8}$'")
+    sqlx::query_scalar("SELECT count(*) FROM pg_class WHERE relnamespace = 'idempotency'::regnamespace AND relname ~ '^keys_[0-9]{8}$'")
         .fetch_one(pool)
         .await
         .unwrap()

@@ -1,6 +1,6 @@
 //! `payctl migrate`: creates the payments database if it is missing and applies this version's migrations.
-//! Idempotent, and safe to run twice at once. Runs as the database's owner; the services connect with the rights
-//! of `payments_service`. The mock switch migrates its own database.
+//! Idempotent, and safe to run twice at once. Runs as the database's owner; each service connects with the rights
+//! of its own role. The mock switch migrates its own database.
 
 use std::io;
 use std::time::Duration;
@@ -51,8 +51,8 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
             out.write_line(format_args!("{schema}: up to date"))?;
         }
     }
-    payment_ledger::access::service_role::hand_over_idempotency_tables(&mut connection).await.context(
-        "the ownership of the tables of idempotency keys could not be changed; run payctl migrate again",
+    payment_ledger::access::service_roles::hand_over_idempotency_schema(&mut connection).await.context(
+        "the ownership of the schema of idempotency keys could not be changed; run payctl migrate again",
     )?;
     connection.close().await.context("the connection to the database could not be closed")?;
     Ok(CommandOutcome::Success)

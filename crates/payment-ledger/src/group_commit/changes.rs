@@ -1,4 +1,4 @@
-//! What a step writes, and the one statement that writes it for many payments.
+//! What a step writes, and the statements that write it for many payments: one for steps, one for callbacks.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -33,7 +33,8 @@ pub(crate) struct Changes {
     pub(crate) line_before: Option<(PaymentState, String)>,
     /// A line of the timeline, in the state that the payment has or enters.
     pub(crate) line: Option<String>,
-    /// A callback to store, with the message to the payment's workflow.
+    /// A callback to store, with the message to the payment's workflow. Beside it only the state, the final status, `money_reported` and
+    /// the lines are written.
     pub(crate) callback: Option<Callback>,
 }
 
@@ -70,8 +71,8 @@ fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Vec<V> {
     rows.iter().map(value).collect()
 }
 
-/// Writes the changes of different payments, whose rows are locked, in one statement for the ledger's tables and one for the
-/// outbox.
+/// Writes the changes of different payments, whose rows are locked, in one statement for the ledger's tables (one more if there are
+/// both steps and callbacks, which no process has) and one for the outbox.
 ///
 /// # Errors
 /// [`LedgerError`]: the transaction must not be committed. Also if a row to change was not there, for example the record of an
@@ -98,7 +99,37 @@ async fn write_rows(
     tx: &mut PgConnection,
     all: &[(&LockedPayment, &Changes)],
 ) -> Result<Written, LedgerError> {
-    let id = |locked: &LockedPayment| locked.payment_id.to_string();
+    let (callbacks, steps): (Vec<_>, Vec<_>) =
+        all.iter().copied().partition(|(_, changes)| changes.callback.is_some());
+    if !steps.is_empty() {
+        write_steps(tx, &steps).await?;
+    }
+    if callbacks.is_empty() {
+        return Ok(Written { inbox_ids: Vec::new() });
+    }
+    write_callbacks(tx, &callbacks).await
+}
+
+/// The lines of the timeline.
+fn lines<'a>(all: &[(&'a LockedPayment, &'a Changes)]) -> Vec<(&'a LockedPayment, PaymentState, &'a str)> {
+    all.iter()
+        .flat_map(|(locked, changes)| {
+            let before = changes.line_before.as_ref().map(|(state, line)| (*locked, *state, line.as_str()));
+            let state = changes.state.unwrap_or(locked.facts.state);
+            before.into_iter().chain(changes.line.as_deref().map(|line| (*locked, state, line)))
+        })
+        .collect()
+}
+
+fn id(locked: &LockedPayment) -> String {
+    locked.payment_id.to_string()
+}
+
+/// A row is missing that the facts promised, or the record of an attempt: nothing is committed, and the step is made alone.
+const INCOMPLETE: LedgerError = LedgerError::Unavailable(sqlx::Error::RowNotFound);
+
+/// Writes the steps of payment-worker.
+async fn write_steps(tx: &mut PgConnection, all: &[(&LockedPayment, &Changes)]) -> Result<(), LedgerError> {
     let payments: Vec<_> = all.iter().filter(|(_, changes)| changes.moves_payment()).collect();
     let attempts: Vec<_> =
         all.iter().filter_map(|(locked, changes)| Some((*locked, changes.attempt.as_ref()?))).collect();
@@ -110,16 +141,7 @@ async fn write_rows(
         .iter()
         .flat_map(|(locked, changes)| changes.postings.iter().map(move |posting| (*locked, posting)))
         .collect();
-    let lines: Vec<_> = all
-        .iter()
-        .flat_map(|(locked, changes)| {
-            let before = changes.line_before.as_ref().map(|(state, line)| (*locked, *state, line.as_str()));
-            let state = changes.state.unwrap_or(locked.facts.state);
-            before.into_iter().chain(changes.line.as_deref().map(|line| (*locked, state, line)))
-        })
-        .collect();
-    let callbacks: Vec<_> =
-        all.iter().filter_map(|(locked, changes)| Some((*locked, changes.callback.as_ref()?))).collect();
+    let lines = lines(all);
     let row = sqlx::query!(
         r#"WITH payment AS (
                UPDATE payments p
@@ -132,14 +154,11 @@ async fn write_rows(
                    rail_id = coalesce(p.rail_id, c.rail_id),
                    final_status = coalesce(c.final_status, p.final_status),
                    final_status_source = coalesce(c.final_status_source, p.final_status_source),
-                   money_reported_at = coalesce(
-                       p.money_reported_at, CASE WHEN c.money_reported THEN clock_timestamp() END),
                    ended_at = CASE WHEN c.ends THEN clock_timestamp() ELSE p.ended_at END,
                    updated_at = clock_timestamp()
                FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::timestamptz[], $6::text[], $7::text[], $8::bool[],
-                           $34::text[], $35::bool[])
-                        AS c (payment_id, state, run_id, attempts, submit_deadline, final_status, final_status_source, ends, rail_id,
-                              money_reported)
+                           $25::text[])
+                        AS c (payment_id, state, run_id, attempts, submit_deadline, final_status, final_status_source, ends, rail_id)
                WHERE p.payment_id = ANY ($1) AND p.payment_id = c.payment_id
                RETURNING 1),
            attempt AS (
@@ -158,20 +177,8 @@ async fn write_rows(
                INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
                SELECT * FROM unnest($15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::bigint[], $21::text[])),
            line AS (
-               INSERT INTO timeline (payment_id, state, detail) SELECT * FROM unnest($22::text[], $23::text[], $24::text[])),
-           callback AS (
-               INSERT INTO switch_callbacks
-                   (switch, event_id, payment_id, reference, status, amount_minor, currency, reason, body)
-               SELECT * FROM unnest($25::text[], $26::text[], $27::text[], $28::text[], $29::text[], $30::bigint[], $31::text[],
-                                    $32::text[], $33::bytea[])),
-           message AS (
-               -- Due after one second: the process that stored the callback delivers it first.
-               INSERT INTO inbox (payment_id, kind, switch, event_id, next_delivery_at)
-               SELECT payment_id, 'callback', switch, event_id, clock_timestamp() + interval '1 second'
-               FROM unnest($25::text[], $26::text[], $27::text[]) AS c (switch, event_id, payment_id)
-               RETURNING inbox_id, payment_id)
-           SELECT (SELECT count(*) FROM payment) AS "payments!", (SELECT count(*) FROM answer) AS "answers!",
-                  ARRAY(SELECT inbox_id FROM message ORDER BY array_position($27::text[], payment_id)) AS "inbox_ids!""#,
+               INSERT INTO timeline (payment_id, state, detail) SELECT * FROM unnest($22::text[], $23::text[], $24::text[]))
+           SELECT (SELECT count(*) FROM payment) AS "payments!", (SELECT count(*) FROM answer) AS "answers!""#,
         &column(&payments, |(locked, _)| id(locked)),
         &column(&payments, |(_, changes)| changes.state.map(PaymentState::as_str)) as &[Option<&str>],
         &column(&payments, |(_, changes)| changes.run.as_ref().map(RunId::as_str)) as &[Option<&str>],
@@ -199,6 +206,60 @@ async fn write_rows(
         &column(&lines, |(locked, ..)| id(locked)),
         &column(&lines, |(_, state, _)| state.as_str()) as &[&str],
         &column(&lines, |(.., detail)| replace_nul(detail).into_owned()),
+        &column(&payments, |(_, changes)| changes.attempt.as_ref()?.rail_id.as_ref().map(RailId::as_str)) as &[Option<&str>],
+    )
+    .fetch_one(tx)
+    .await?;
+    let is_complete = row.payments == payments.len() as i64 && row.answers == accepted.len() as i64;
+    if is_complete { Ok(()) } else { Err(INCOMPLETE) }
+}
+
+/// Writes the callbacks that payments-api stores. A statement of their own: the role of payments-api may change no attempt, and
+/// PostgreSQL checks the rights of every part of a statement, also of one that writes no row.
+async fn write_callbacks(
+    tx: &mut PgConnection,
+    all: &[(&LockedPayment, &Changes)],
+) -> Result<Written, LedgerError> {
+    let payments: Vec<_> = all.iter().filter(|(_, changes)| changes.moves_payment()).collect();
+    let callbacks: Vec<_> =
+        all.iter().filter_map(|(locked, changes)| Some((*locked, changes.callback.as_ref()?))).collect();
+    let lines = lines(all);
+    let row = sqlx::query!(
+        r#"WITH payment AS (
+               UPDATE payments p
+               SET state = coalesce(c.state, p.state),
+                   final_status = coalesce(c.final_status, p.final_status),
+                   final_status_source = coalesce(c.final_status_source, p.final_status_source),
+                   money_reported_at = coalesce(
+                       p.money_reported_at, CASE WHEN c.money_reported THEN clock_timestamp() END),
+                   updated_at = clock_timestamp()
+               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bool[])
+                        AS c (payment_id, state, final_status, final_status_source, money_reported)
+               WHERE p.payment_id = ANY ($1) AND p.payment_id = c.payment_id
+               RETURNING 1),
+           line AS (
+               INSERT INTO timeline (payment_id, state, detail) SELECT * FROM unnest($6::text[], $7::text[], $8::text[])),
+           callback AS (
+               INSERT INTO switch_callbacks
+                   (switch, event_id, payment_id, reference, status, amount_minor, currency, reason, body)
+               SELECT * FROM unnest($9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bigint[], $15::text[],
+                                    $16::text[], $17::bytea[])),
+           message AS (
+               -- Due after one second: the process that stored the callback delivers it first.
+               INSERT INTO inbox (payment_id, kind, switch, event_id, next_delivery_at)
+               SELECT payment_id, 'callback', switch, event_id, clock_timestamp() + interval '1 second'
+               FROM unnest($9::text[], $10::text[], $11::text[]) AS c (switch, event_id, payment_id)
+               RETURNING inbox_id, payment_id)
+           SELECT (SELECT count(*) FROM payment) AS "payments!",
+                  ARRAY(SELECT inbox_id FROM message ORDER BY array_position($11::text[], payment_id)) AS "inbox_ids!""#,
+        &column(&payments, |(locked, _)| id(locked)),
+        &column(&payments, |(_, changes)| changes.state.map(PaymentState::as_str)) as &[Option<&str>],
+        &column(&payments, |(_, changes)| changes.final_status.map(|(status, _)| status.as_str())) as &[Option<&str>],
+        &column(&payments, |(_, changes)| changes.final_status.map(|(_, source)| source)) as &[Option<&str>],
+        &column(&payments, |(_, changes)| changes.money_reported),
+        &column(&lines, |(locked, ..)| id(locked)),
+        &column(&lines, |(_, state, _)| state.as_str()) as &[&str],
+        &column(&lines, |(.., detail)| replace_nul(detail).into_owned()),
         &column(&callbacks, |(_, callback)| callback.switch.to_string()),
         &column(&callbacks, |(_, callback)| callback.event_id.to_string()),
         &column(&callbacks, |(locked, _)| id(locked)),
@@ -209,20 +270,11 @@ async fn write_rows(
         &column(&callbacks, |(_, callback)| callback.reason.as_deref().map(|reason| replace_nul(reason).into_owned()))
             as &[Option<String>],
         &column(&callbacks, |(_, callback)| callback.body.clone()),
-        &column(&payments, |(_, changes)| changes.attempt.as_ref()?.rail_id.as_ref().map(RailId::as_str)) as &[Option<&str>],
-        &column(&payments, |(_, changes)| changes.money_reported),
     )
     .fetch_one(tx)
     .await?;
-    let is_complete = row.payments == payments.len() as i64
-        && row.answers == accepted.len() as i64
-        && row.inbox_ids.len() == callbacks.len();
-    // A row is missing that the facts promised, or the record of an attempt: nothing is committed, and the step is made alone.
-    if is_complete {
-        Ok(Written { inbox_ids: row.inbox_ids })
-    } else {
-        Err(LedgerError::Unavailable(sqlx::Error::RowNotFound))
-    }
+    let is_complete = row.payments == payments.len() as i64 && row.inbox_ids.len() == callbacks.len();
+    if is_complete { Ok(Written { inbox_ids: row.inbox_ids }) } else { Err(INCOMPLETE) }
 }
 
 impl Changes {

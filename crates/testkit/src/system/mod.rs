@@ -120,7 +120,7 @@ impl System {
             let path = folder.join("payments.toml");
             let temporal = options.temporal_address.as_ref().unwrap_or(&test_environment.temporal_address);
             let urls = (switch_url, other_url);
-            let text = config_file::render(&database.url, temporal, &task_queue, urls, &options)?;
+            let text = config_file::render(temporal, &task_queue, urls, &options)?;
             std::fs::write(&path, text)?;
             let mut variables: Variables = fault.iter().flatten().cloned().collect();
             variables.insert("PAYMENTS_CONFIG".to_owned(), path.display().to_string());
@@ -131,8 +131,9 @@ impl System {
             }
             Ok(variables)
         };
-        let start = |name, listen_variable, variables| {
-            Process::start(name, &test_environment.binaries, &folder, listen_variable, variables)
+        let start = async |name, listen_variable, variables| {
+            let variables = with_database(&database, name, variables)?;
+            Process::start(name, &test_environment.binaries, &folder, listen_variable, variables).await
         };
 
         // The API does not call a switch, so it starts first and provides the URL for callbacks.
@@ -187,7 +188,8 @@ impl System {
         let logs = self.folder.join(Uuid::new_v4().simple().to_string());
         std::fs::create_dir_all(&logs)?;
         let binaries = &self.test_environment.binaries;
-        Process::start(name, binaries, &logs, listen_variable, self.variables.clone()).await
+        let variables = with_database(&self.database, name, self.variables.clone())?;
+        Process::start(name, binaries, &logs, listen_variable, variables).await
     }
 
     /// A program of this bank that runs to its end, as an operator would start it: with the bank's configuration, and as the
@@ -232,6 +234,12 @@ impl System {
         tx.commit().await?;
         self.open_account(ALICE).await
     }
+}
+
+/// Adds the database, under the login of the process.
+fn with_database(database: &Database, process: &str, mut variables: Variables) -> anyhow::Result<Variables> {
+    variables.insert("PAYMENTS_DATABASE__URL".to_owned(), database.url_of(process)?);
+    Ok(variables)
 }
 
 /// Starts the second mock switch, if it has a process of its own.

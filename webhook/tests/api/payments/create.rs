@@ -34,7 +34,7 @@ async fn s4_1_a_new_payment_is_answered_201_and_its_replay_200(pool: PgPool) {
     assert_eq!(retry.bytes, first.bytes);
 
     let rows = api.row_counts().await;
-    assert_eq!((rows["payments"], rows["idempotency_keys"], rows["timeline"]), (1, 1, 1));
+    assert_eq!((rows["payments"], rows["idempotency.keys"], rows["timeline"]), (1, 1, 1));
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -103,7 +103,7 @@ async fn s4_2_an_idempotency_key_belongs_to_its_client_across_api_keys(pool: PgP
 async fn s0_1_a_pruned_idempotency_key_neither_pays_twice_nor_matches_another(pool: PgPool) {
     let api = Api::new(pool).await;
     let first = api.pay("k", &order()).await;
-    sqlx::query("DELETE FROM idempotency_keys").execute(&api.pool).await.unwrap();
+    sqlx::query("DELETE FROM idempotency.keys").execute(&api.pool).await.unwrap();
 
     let retry = api.pay("k", &order()).await;
     assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes));
@@ -124,7 +124,7 @@ async fn an_idempotent_replay_is_independent_of_later_configuration(pool: PgPool
 
     let retry = changed.pay("k", &order()).await;
     assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes), "with the key");
-    sqlx::query("DELETE FROM idempotency_keys").execute(&api.pool).await.unwrap();
+    sqlx::query("DELETE FROM idempotency.keys").execute(&api.pool).await.unwrap();
     let retry = changed.pay("k", &order()).await;
     assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes), "after the key was pruned");
 }

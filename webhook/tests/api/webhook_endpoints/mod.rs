@@ -53,7 +53,7 @@ impl Api {
     /// Asserts that the secret is stored neither as text nor in the bytes of a response.
     async fn assert_not_stored(&self, secret: &str) {
         let secret = secret.trim_start_matches("whsec_");
-        for table in ["webhook_endpoints", "idempotency_keys"] {
+        for table in ["webhook_endpoints", "idempotency.keys"] {
             let rows = format!("SELECT coalesce(string_agg(t::text, ''), '') FROM {table} t");
             let rows: String =
                 sqlx::query_scalar(sqlx::AssertSqlSafe(rows)).fetch_one(&self.pool).await.unwrap();

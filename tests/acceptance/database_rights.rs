@@ -1,0 +1,144 @@
+//! Each process runs under a login of its own, with the rights that its statements need (R36): a missing right fails the other tests, and
+//! a right that no statement uses is found here.
+
+use std::time::Duration;
+
+use payment_ledger::access::service_roles::SERVICE_ROLES;
+use serde_json::json;
+use testkit::cluster::Cluster;
+use testkit::system::API_KEY;
+use testkit::wait::until;
+use testkit::{NatsServer, System, SystemOptions};
+use uuid::Uuid;
+
+/// Time limit for the processes' periodic work.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// The rights to change rows, for which PostgreSQL counted no statement of the role. An update is also the `DO UPDATE` of an insert, and a
+/// row lock.
+const UNUSED: &str = r#"
+    WITH granted AS (
+        SELECT grantee::text, privilege_type::text, table_name::text FROM information_schema.role_table_grants
+        WHERE table_schema = 'public' AND privilege_type IN ('INSERT', 'DELETE')
+        UNION SELECT grantee::text, privilege_type::text, table_name::text FROM information_schema.column_privileges
+        WHERE table_schema = 'public' AND privilege_type = 'UPDATE'),
+    ran AS (
+        SELECT r.rolname::text, lower(s.query) AS query FROM pg_stat_statements s JOIN pg_roles r ON r.oid = s.userid
+        WHERE s.dbid = (SELECT oid FROM pg_database WHERE datname = current_database()))
+    SELECT concat_ws(' ', grantee, privilege_type, table_name) FROM granted
+    WHERE grantee = ANY ($1) AND NOT EXISTS (
+        SELECT FROM ran
+        WHERE rolname = grantee AND query ~ CASE privilege_type
+            WHEN 'INSERT' THEN '\minsert into ' || table_name || '\M'
+            WHEN 'DELETE' THEN '\mdelete from ' || table_name || '\M'
+            ELSE '\mupdate ' || table_name || '\M|\minsert into ' || table_name || '\M.*\mdo update\M|'
+                 || '\m(from|join) ' || table_name || '\M.*\mfor (no key )?(update|share|key share)\M' END)"#;
+
+/// Rights that the payments of this test do not use, and what uses them.
+const RARE: &[(&str, &[&str])] = &[
+    (
+        "a customer's account is restored: an advance, or a release of what was never sent (tests/rails/restores.rs)",
+        &[
+            "background_worker INSERT inbox",
+            "background_worker INSERT journal",
+            "background_worker INSERT operations",
+            "background_worker INSERT outbox",
+            "background_worker INSERT outbox_keys",
+            "background_worker INSERT timeline",
+            "background_worker UPDATE accounts",
+            "background_worker UPDATE limit_days",
+            "background_worker UPDATE limit_uses",
+            "background_worker UPDATE outbox_keys",
+            "background_worker UPDATE payments",
+        ],
+    ),
+    ("a workflow refuses a confirmed decision", &["background_worker UPDATE decisions"]),
+    ("the hold audit finds a difference", &["background_worker INSERT exceptions"]),
+    ("a consumer gives an event up", &["notifier INSERT parked_deliveries"]),
+    (
+        "a reconciliation, which this system is not scheduled to run (tests/faults/reconciliation)",
+        &[
+            "payment_worker DELETE reconciled_payments",
+            "payment_worker DELETE running_workflows",
+            "payment_worker INSERT reconciled_payments",
+            "payment_worker INSERT reconciliation_runs",
+            "payment_worker INSERT returns",
+            "payment_worker INSERT running_workflows",
+            "payment_worker INSERT statement_cursors",
+            "payment_worker INSERT statement_lines",
+            "payment_worker UPDATE reconciliation_runs",
+            "payment_worker UPDATE returns",
+            "payment_worker UPDATE statement_cursors",
+        ],
+    ),
+    ("a payment needs an operator", &["payment_worker INSERT alerts"]),
+    ("an account has limits", &["payment_worker INSERT limit_days", "payment_worker INSERT limit_uses"]),
+    (
+        "a recall whose answer takes days",
+        &["payment_worker INSERT recalls", "payment_worker UPDATE recalls", "payments_api UPDATE recalls"],
+    ),
+    ("a workflow that lost its signal is started again", &["payment_worker UPDATE inbox"]),
+    ("a report contradicts the records", &["payments_api INSERT exceptions"]),
+    (
+        "a tenant changes an endpoint, or replays a delivery",
+        &["payments_api UPDATE webhook_deliveries", "payments_api UPDATE webhook_endpoints"],
+    ),
+];
+
+#[tokio::test]
+async fn r36_each_process_uses_the_rights_that_it_has() -> anyhow::Result<()> {
+    let cluster = Cluster::start_counting("rights").await?;
+    let broker = NatsServer::start("rights-broker").await?;
+    let options = SystemOptions {
+        database_url: Some(cluster.url.clone()),
+        broker_url: broker.url(),
+        sandbox_amounts: true,
+        ..SystemOptions::default().with_long_attempts()
+    };
+    let system = System::start("rights", options).await?;
+    let _notifier = system.start_process("notifier", "PAYMENTS_NOTIFIER__METRICS_LISTEN").await?;
+    sqlx::query("CREATE EXTENSION pg_stat_statements").execute(&system.database.pool).await?;
+    let created = testkit::http()
+        .post(format!("{}/api/v1/webhook-endpoints", system.api.url()))
+        .bearer_auth(API_KEY)
+        .header("Idempotency-Key", Uuid::new_v4().to_string())
+        .json(&json!({"url": "http://127.0.0.1:9/hook", "kinds": ["transfer_sent"]}))
+        .send()
+        .await?;
+    anyhow::ensure!(created.status() == 201, "the endpoint was not created: {}", created.text().await?);
+
+    // Settles; is refused at submit; settles after a false FAILURE.
+    for (amount, state) in [("5.00", "settled"), ("90.06", "failed"), ("90.08", "settled")] {
+        let payment = system.pay(amount).await?;
+        system.wait_for_state(&payment.payment_id, state).await?;
+    }
+    // Is cancelled by the customer.
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    let held = system.pay("5.01").await?;
+    system.wait_for_state(&held.payment_id, "submitted").await?;
+    system.cancel(&held.payment_id).await?.error_for_status()?;
+    system.wait_for_state(&held.payment_id, "cancelled").await?;
+    // Settles, and a part of it comes back.
+    system.switch.set_default_behaviour(json!({})).await?;
+    let returned = system.pay("5.02").await?;
+    system.wait_for_state(&returned.payment_id, "settled").await?;
+    system.switch.return_part(&returned.reference, "r-1", 100).await?;
+
+    let mut rare: Vec<&str> = RARE.iter().flat_map(|(_, rights)| *rights).copied().collect();
+    rare.sort_unstable();
+    let unused = async || -> anyhow::Result<Vec<String>> {
+        let roles = SERVICE_ROLES.map(str::to_owned).to_vec();
+        let mut found: Vec<String> =
+            sqlx::query_scalar(UNUSED).bind(roles).fetch_all(&system.database.pool).await?;
+        found.sort();
+        Ok(found)
+    };
+    // The rounds of the background-worker and the deliveries of the notifier come by themselves. The comparison names what did not.
+    let all_used = until("the rights are used", WITHIN, || async {
+        Ok(unused().await?.iter().all(|right| rare.contains(&right.as_str())).then_some(()))
+    })
+    .await;
+    assert_eq!(unused().await?, rare, "{all_used:?}");
+    system.audit().await?;
+    Ok(())
+}
