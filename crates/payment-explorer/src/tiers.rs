@@ -278,7 +278,7 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
 /// The representative profiles and every rail with two faults, with two faults of the switch and two decisions, and with one fault
 /// together with either; three profiles with a lost commit and both faults, and with a failover and a fault of the switch; the
 /// profiles of [`profiles::accepted_pairs`] with one fault and at most one event, and with one fault of the switch and a decision (none where
-/// a query confirms callbacks); and one profile with every history as its own position.
+/// a query confirms callbacks or the switch has a statement); and one profile with every history as its own position.
 ///
 /// Two faults at the switch that offers everything, a fault together with anything under the account lock, and a decision beside two runs at
 /// a switch that has only a statement have more states than a developer's machine can store; two faults at the switch with references, with at most one event. Several
@@ -324,8 +324,10 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
     exact.bounds.every_history = true;
     walks.push(exact);
     for profile in profiles::accepted_pairs()? {
-        // With a decision the callbacks that await a query have too many orders; [`CONFIRMING`] walks two such profiles.
-        let decisions = u8::from(profile.confirm_by_query == ConfirmByQuery::Never);
+        // With a decision, callbacks that await a query and lines of a statement have too many orders; [`CONFIRMING`] and the
+        // representative profiles walk some.
+        let has_many_orders = profile.confirm_by_query != ConfirmByQuery::Never || profile.has_statement;
+        let decisions = u8::from(!has_many_orders);
         walks.push(Walk::new(profile.clone(), 1, 0, 0).with_events(1));
         walks.push(Walk::new(profile, 0, 1, decisions).with_events(0));
     }
