@@ -37,7 +37,7 @@ const UNUSED: &str = r#"
 /// Rights that the payments of this test do not use, and what uses them.
 const RARE: &[(&str, &[&str])] = &[
     (
-        "a customer's account is restored: an advance, or a release of what was never sent (tests/rails/restores.rs)",
+        "a customer's account is restored: an advance, or a release of an amount that was never sent (tests/rails/restores.rs)",
         &[
             "background_worker INSERT inbox",
             "background_worker INSERT journal",

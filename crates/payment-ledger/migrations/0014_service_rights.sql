@@ -1,5 +1,5 @@
 -- Database rights of the services: each process has a role of its own, which its login is granted. It has the rights that the code
--- of the process uses and no others, so whoever takes over one process has no rights of the others. No role can change or delete
+-- of the process uses and no others, so one process that is taken over has no rights of the others. No role can change or delete
 -- history. What operators do (accounts, API keys, limits, kill switches, proposals and confirmations of decisions) no service can.
 -- A table of a later migration has no rights until that migration grants them. Roles belong to the cluster: they are created here if
 -- the owner may create roles, and must exist otherwise.

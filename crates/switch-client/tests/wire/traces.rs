@@ -8,7 +8,7 @@ use trace_kit::{Exporter, SpanKind, attribute, span};
 use crate::calls::{Call, reference};
 use crate::server::{Server, Step, response};
 
-/// Two attempts of one submit carry one key: whoever looks for its hash finds both.
+/// Two attempts of one submit carry one key: a search for its hash finds both.
 #[tokio::test(flavor = "multi_thread")]
 async fn s3_8_the_switch_gets_the_position_of_a_call_in_its_trace() {
     let collector = Collector::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
