@@ -8,6 +8,9 @@ check_up() {
   local name
   [ $# = 0 ] || fail "check-up takes no arguments"
   start_run check-up
+  persistent_cluster_folder
+  [ ! -d "$REPLY/data" ] ||
+    fail "./dev up keeps payments in this clone, and check-up would delete them at its end; delete them first with './dev reset'"
   log_step "starting ./dev up --workers 2 --observe"
   start_process up "$root/dev" up --workers 2 --observe
   await_line "the system is up"
@@ -26,7 +29,7 @@ check_up() {
     await_line " $name runs again as pid"
   done
   log_step "a payment after all that"
-  run_logged "$log_dir/pay.log" payctl pay --watch || fail "the payment did not settle"
+  run_logged "$log_dir/pay.log" payctl pay --from DE-ALICE-EUR --to FR-CAROL-EUR --amount 12.50 --currency EUR --watch || fail "the payment did not settle"
   log_step "kill -9 of the database stops everything"
   persistent_cluster_folder
   kill -KILL "$(sed -n 1p "$REPLY/data/postmaster.pid")"
