@@ -20,9 +20,9 @@ CREATE ROLE payments_api NOLOGIN;
 CREATE ROLE payment_worker NOLOGIN;
 CREATE ROLE background_worker NOLOGIN;
 CREATE ROLE notifier NOLOGIN;
--- Owns the schema of idempotency keys, whose partitions two processes create and drop.
+-- Owns the schema of idempotency keys, whose partitions background-worker drops.
 CREATE ROLE idempotency_keys NOLOGIN;
-GRANT idempotency_keys TO payments_api, background_worker, payments;
+GRANT idempotency_keys TO background_worker, payments;
 CREATE ROLE payments_api_login LOGIN NOINHERIT PASSWORD :'payments_api' IN ROLE payments_api;
 CREATE ROLE payment_worker_login LOGIN NOINHERIT PASSWORD :'payment_worker' IN ROLE payment_worker;
 CREATE ROLE background_worker_login LOGIN NOINHERIT PASSWORD :'background_worker' IN ROLE background_worker;

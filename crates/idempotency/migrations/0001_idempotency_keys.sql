@@ -41,6 +41,28 @@ CREATE TABLE idempotency.keys (
 CREATE INDEX keys_expiry ON idempotency.keys USING brin (expires_at);
 CREATE INDEX keys_in_progress ON idempotency.keys (lease_until) WHERE lease_until IS NOT NULL;
 
+-- Creates the missing partitions of today and the next three days; returns how many it created. It runs with its owner's rights, so that a
+-- process may create a missing partition without owning the table. A new partition is created as a table and then attached, which makes no
+-- claim wait.
+CREATE FUNCTION idempotency.create_partitions() RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    day     date;
+    name    text;
+    created int := 0;
+BEGIN
+    -- One session at a time: the lock of partition maintenance.
+    PERFORM pg_advisory_xact_lock(7594306392163449203);
+    FOR day IN SELECT (now() AT TIME ZONE 'UTC')::date + n FROM generate_series(0, 3) AS n LOOP
+        name := 'keys_' || to_char(day, 'YYYYMMDD');
+        CONTINUE WHEN to_regclass('idempotency.' || name) IS NOT NULL;
+        EXECUTE format('CREATE TABLE idempotency.%I (LIKE idempotency.keys INCLUDING ALL)', name);
+        EXECUTE format('ALTER TABLE idempotency.keys ATTACH PARTITION idempotency.%I FOR VALUES FROM (%L) TO (%L)', name, day, day + 1);
+        created := created + 1;
+    END LOOP;
+    RETURN created;
+END $$;
+
 -- Partitions of today and tomorrow; partition maintenance creates the later ones.
 DO $$
 DECLARE

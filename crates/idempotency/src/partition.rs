@@ -1,7 +1,8 @@
 //! Day partitions: created before their day begins, or by a claim if today's is missing; dropped once all their keys have expired.
 //!
-//! A day is a UTC date by the database's clock. A new partition is created as a table and then attached, and an old one is
-//! detached concurrently before it is dropped: neither makes a claim wait.
+//! A day is a UTC date by the database's clock. A database function creates partitions, with the rights of the table's owner: a process that
+//! claims keys needs no more than the table's rows. An old partition is detached concurrently before it is dropped, which makes no claim
+//! wait.
 
 use std::str::FromStr as _;
 
@@ -10,11 +11,9 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
 
 use crate::IdempotencyError;
 
-/// Future days that have a partition, besides today.
-const FUTURE_DAYS: i32 = 3;
 /// Smallest age of a dropped partition in days: a transaction that began before midnight writes into the previous day.
 const AGE_MIN_DAYS: i32 = 2;
-/// Advisory lock of processes that create and drop partitions.
+/// Advisory lock of processes that create and drop partitions; the function that creates them takes it, too.
 const MAINTENANCE_LOCK: i64 = 0x6964_656d_6461_7973;
 /// Longest wait for a lock on the table, so that claims never queue behind maintenance.
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '500ms'";
@@ -28,39 +27,13 @@ pub struct PartitionChanges {
     pub dropped: u32,
 }
 
-/// Creates the missing partitions of today and the next days. Any number of processes may call it.
+/// Creates the missing partitions of today and the next three days. Any number of processes may call it.
 ///
 /// # Errors
 /// [`IdempotencyError::Database`].
 pub async fn create_partitions(pool: &PgPool) -> Result<u32, IdempotencyError> {
-    let mut connection = pool.acquire().await?;
-    let mut tx = connection.begin().await?;
-    sqlx::query!("SELECT pg_advisory_xact_lock($1)", MAINTENANCE_LOCK).fetch_one(&mut *tx).await?;
-    let missing = sqlx::query!(
-        r#"SELECT to_char(day, 'YYYYMMDD') AS "name!", day::date::text AS "first!", (day::date + 1)::text AS "next!",
-                  (SELECT relowner::regrole::text FROM pg_class WHERE oid = 'idempotency.keys'::regclass) AS "owner!"
-           FROM generate_series((now() AT TIME ZONE 'UTC')::date, (now() AT TIME ZONE 'UTC')::date + $1::int, interval '1 day')
-                AS day
-           WHERE to_regclass('idempotency.keys_' || to_char(day, 'YYYYMMDD')) IS NULL"#,
-        FUTURE_DAYS,
-    )
-    .fetch_all(&mut *tx)
-    .await?;
-    for day in &missing {
-        let (name, first, next, owner) = (&day.name, &day.first, &day.next, &day.owner);
-        // The names and the dates were formatted by the database.
-        let create = format!("CREATE TABLE idempotency.keys_{name} (LIKE idempotency.keys INCLUDING ALL)");
-        sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut *tx).await?;
-        // Whichever process creates a partition, each of them may drop it.
-        let hand_over = format!("ALTER TABLE idempotency.keys_{name} OWNER TO {owner}");
-        sqlx::raw_sql(AssertSqlSafe(hand_over)).execute(&mut *tx).await?;
-        let attach = format!(
-            "ALTER TABLE idempotency.keys ATTACH PARTITION idempotency.keys_{name} FOR VALUES FROM ('{first}') TO ('{next}')"
-        );
-        sqlx::raw_sql(AssertSqlSafe(attach)).execute(&mut *tx).await?;
-    }
-    tx.commit().await?;
-    Ok(u32::try_from(missing.len()).unwrap_or(u32::MAX))
+    let created = sqlx::query_scalar!(r#"SELECT idempotency.create_partitions() AS "created!""#);
+    Ok(u32::try_from(created.fetch_one(pool).await?).unwrap_or(u32::MAX))
 }
 
 /// Creates the partitions of today and the next days, and drops old ones without live keys. If another process holds the maintenance lock, nothing is

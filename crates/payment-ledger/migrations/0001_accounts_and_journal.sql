@@ -95,7 +95,9 @@ CREATE INDEX journal_by_credit_account ON journal (credit_account, posted_at, en
 -- For entries posted after an instant. Entries are inserted in the order of time, so a block range index is small and exact.
 CREATE INDEX journal_by_time ON journal USING brin (posted_at);
 
-CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Functions of triggers have a fixed search path: the session that fires them could put tables, functions or operators of its own before
+-- ours.
+CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION '% is append-only: % refused', TG_TABLE_NAME, TG_OP USING ERRCODE = 'restrict_violation';
 END

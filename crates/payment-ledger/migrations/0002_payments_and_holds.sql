@@ -136,7 +136,7 @@ CREATE INDEX payments_submitted_to_account ON payments (switch, destination_acco
     WHERE ended_at IS NULL AND (attempts > 0 OR attempts_uncertain) AND needs_account_lock;
 
 -- The final status, the run, the rail's id and the end are written once; only a return replaces the final status.
-CREATE FUNCTION guard_payment() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION guard_payment() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF OLD.final_status IS NOT NULL AND NEW.final_status IS DISTINCT FROM OLD.final_status
        AND NEW.final_status IS DISTINCT FROM 'returned' THEN
@@ -189,7 +189,7 @@ CREATE INDEX holds_open ON holds (account_id, payment_id) WHERE status = 'open';
 -- The holds of an account that were open at an instant.
 CREATE INDEX holds_by_account ON holds (account_id, closed_at);
 
-CREATE FUNCTION guard_closed_hold() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION guard_closed_hold() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF OLD.status <> 'open' THEN
         RAISE EXCEPTION 'the hold of payment % is closed: %', OLD.payment_id, OLD.status USING ERRCODE = 'restrict_violation';

@@ -84,7 +84,7 @@ CREATE INDEX decisions_by_payment ON decisions (payment_id, proposed_at);
 CREATE INDEX decisions_by_exception ON decisions (exception_id) WHERE exception_id IS NOT NULL;
 
 -- A proposal never changes, a confirmation is written once, and a closed decision is final.
-CREATE FUNCTION guard_decision() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION guard_decision() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF OLD.closed_at IS NOT NULL THEN
         RAISE EXCEPTION 'decision % is closed: %', OLD.decision_id, OLD.status USING ERRCODE = 'restrict_violation';

@@ -25,7 +25,7 @@ CREATE TABLE api_keys (
 CREATE INDEX api_keys_by_client ON api_keys (tenant_id, client_id, created_at);
 
 -- A key's client and scopes never change, a revocation is final, and an expiry is only ever brought forward.
-CREATE FUNCTION guard_api_key() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION guard_api_key() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF (NEW.key_hash, NEW.id, NEW.prefix, NEW.tenant_id, NEW.client_id, NEW.scopes, NEW.created_at)
        IS DISTINCT FROM

@@ -46,10 +46,10 @@ CREATE TRIGGER seal_batches_append_only BEFORE UPDATE OR DELETE ON seal_batches
 CREATE TRIGGER seal_batches_no_truncate BEFORE TRUNCATE ON seal_batches
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
--- An entry leaves journal_unsealed only after it was sealed. The name is qualified: a temporary table of its deleter comes first otherwise.
-CREATE FUNCTION guard_unsealed() RETURNS trigger LANGUAGE plpgsql AS $$
+-- An entry leaves journal_unsealed only after it was sealed.
+CREATE FUNCTION guard_unsealed() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
-    IF EXISTS (SELECT FROM deleted WHERE NOT EXISTS (SELECT FROM public.journal_seals s WHERE s.entry_id = deleted.entry_id)) THEN
+    IF EXISTS (SELECT FROM deleted WHERE NOT EXISTS (SELECT FROM journal_seals s WHERE s.entry_id = deleted.entry_id)) THEN
         RAISE EXCEPTION 'an unsealed entry cannot be deleted from journal_unsealed: seal it first'
             USING ERRCODE = 'restrict_violation';
     END IF;

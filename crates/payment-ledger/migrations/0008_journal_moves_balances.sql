@@ -84,10 +84,16 @@ CREATE TRIGGER journal_moves_claims AFTER INSERT ON journal
     FOR EACH ROW WHEN (NEW.debit_account LIKE 'internal:claims:%' OR NEW.credit_account LIKE 'internal:claims:%')
     EXECUTE FUNCTION move_claims();
 
--- Counts what came back, so that no more comes back than was charged.
+-- Counts what came back: no more than was charged, and to the payer, or to the bank's own accounts.
 CREATE FUNCTION move_returned() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
-    UPDATE payments SET returned_minor = returned_minor + NEW.amount_minor WHERE payment_id = NEW.payment_id;
+    UPDATE payments SET returned_minor = returned_minor + NEW.amount_minor
+    WHERE payment_id = NEW.payment_id AND (NEW.credit_account LIKE 'internal:%' OR NEW.credit_account = source_account)
+      AND EXISTS (SELECT FROM journal WHERE payment_id = NEW.payment_id AND kind IN ('debit', 'late_debit'));
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'payment % was not charged, or was not paid from %: % refused', NEW.payment_id, NEW.credit_account, NEW.kind
+            USING ERRCODE = 'restrict_violation';
+    END IF;
     RETURN NULL;
 END
 $$;
@@ -96,7 +102,7 @@ CREATE TRIGGER journal_moves_returned AFTER INSERT ON journal
     FOR EACH ROW WHEN (NEW.kind IN ('return', 'return_credit')) EXECUTE FUNCTION move_returned();
 
 -- Every other change of a balance, a hold, a claim or what came back is refused, whichever role makes it.
-CREATE FUNCTION refuse_direct_change() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION refuse_direct_change() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION '% changes by journal entries only: % refused', TG_ARGV[0], TG_OP USING ERRCODE = 'restrict_violation';
 END

@@ -69,7 +69,7 @@ CREATE TABLE kill_switches (
 CREATE UNIQUE INDEX kill_switches_active_once
     ON kill_switches (coalesce(switch, ''), coalesce(currency, ''), coalesce(destination_prefix, '')) WHERE lifted_at IS NULL;
 
-CREATE FUNCTION guard_kill_switch() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION guard_kill_switch() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF OLD.lifted_at IS NOT NULL
        OR (NEW.kill_switch_id, NEW.switch, NEW.currency, NEW.destination_prefix, NEW.activated_by, NEW.reason, NEW.activated_at)

@@ -22,11 +22,15 @@ BEGIN
                     USING ERRCODE = 'insufficient_privilege';
         END;
     END LOOP;
-    -- idempotency_keys owns the schema of that name: payments-api claims keys and creates a missing partition, background-worker creates
-    -- and drops partitions.
-    FOREACH service IN ARRAY ARRAY['payments_api', 'background_worker'] LOOP
+    -- idempotency_keys owns the schema of idempotency keys, whose partitions background-worker drops.
+    FOREACH service IN ARRAY ARRAY['background_worker', current_user] LOOP
         IF NOT pg_has_role(service, 'idempotency_keys', 'MEMBER') THEN
-            EXECUTE format('GRANT idempotency_keys TO %I', service);
+            BEGIN
+                EXECUTE format('GRANT idempotency_keys TO %I', service);
+            EXCEPTION WHEN insufficient_privilege THEN
+                RAISE EXCEPTION 'role % is no member of idempotency_keys and this user may not grant that: run GRANT idempotency_keys TO % first', service, service
+                    USING ERRCODE = 'insufficient_privilege';
+            END;
         END IF;
     END LOOP;
 END
@@ -153,21 +157,31 @@ GRANT UPDATE (status, disabled_reason, failing_since) ON webhook_endpoints TO no
 GRANT SELECT, INSERT, DELETE ON webhook_deliveries, webhook_attempts TO notifier;
 GRANT UPDATE (state, failed_attempts, next_attempt_at, lease, ended_at) ON webhook_deliveries TO notifier;
 
--- Each process posts the kinds of journal entries that its steps post. The database's owner posts the others: to fund an account, and the
--- corrections of two operators. current_user is the role, since the logins do not inherit its rights.
-CREATE FUNCTION refuse_kind() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Each process posts the kinds of journal entries that its steps post, and payments-api records the operations of these alone. The
+-- database's owner posts the others: to fund an account, and the corrections of two operators. Another role posts none, such as a login
+-- that has the rights of a process without being its role.
+CREATE FUNCTION refuse_kind() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
-    RAISE EXCEPTION 'the role % may not post journal entries of the kind %', current_user, NEW.kind
+    RAISE EXCEPTION 'the role % may not write this into %: %', current_user, TG_TABLE_NAME, NEW.operation_key
         USING ERRCODE = 'insufficient_privilege';
 END
 $$;
 
-CREATE TRIGGER journal_kind_of_role BEFORE INSERT ON journal FOR EACH ROW
-    WHEN (CASE current_user
-              WHEN 'payments_api' THEN NEW.kind <> 'return'
-              WHEN 'background_worker' THEN NEW.kind NOT IN ('advance', 'release')
-              WHEN 'payment_worker' THEN
-                  NEW.kind NOT IN ('reserve', 'debit', 'release', 'advance', 'collect', 'return', 'late_debit')
-              ELSE false
-          END)
+DO $$
+BEGIN
+    EXECUTE format(
+        'CREATE TRIGGER journal_kind_of_role BEFORE INSERT ON journal FOR EACH ROW
+            WHEN (CASE current_user
+                      WHEN ''payments_api'' THEN NEW.kind <> ''return''
+                      WHEN ''background_worker'' THEN NEW.kind NOT IN (''advance'', ''release'')
+                      WHEN ''payment_worker'' THEN
+                          NEW.kind NOT IN (''reserve'', ''debit'', ''release'', ''advance'', ''collect'', ''return'', ''late_debit'')
+                      ELSE NOT pg_has_role(current_user, %L, ''USAGE'')
+                  END)
+            EXECUTE FUNCTION refuse_kind()', current_user);
+END
+$$;
+
+CREATE TRIGGER operations_kind_of_role BEFORE INSERT ON operations FOR EACH ROW
+    WHEN (current_user = 'payments_api' AND NEW.operation_key NOT LIKE '%:return:%')
     EXECUTE FUNCTION refuse_kind();

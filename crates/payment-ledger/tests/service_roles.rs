@@ -10,6 +10,7 @@ use payment_ledger::switch::callbacks::Callback;
 use payment_protocol::cause::ReserveRefusal;
 use payment_protocol::facts::RecallRecord;
 use payment_protocol::port::{DebitOutcome, ReserveOutcome};
+use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{AMOUNT_MINOR, Bank, Stage, event, return_part, success};
 
@@ -231,6 +232,66 @@ async fn r36_no_role_can_change_ledger_history_or_act_for_another_process(
         sqlx::raw_sql("DELETE FROM public.journal_unsealed").execute(&mut *session).await.unwrap_err();
     assert_eq!(refused.as_database_error().and_then(|error| error.code()).as_deref(), Some("23001"));
     session.rollback().await.unwrap();
+    background.close().await;
+    owner.close().await;
+}
+
+/// R36, I30: what payments-api may post pays the payer what was charged, and nobody else.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r36_a_return_pays_the_payer_of_a_charged_payment_only(_: PgPoolOptions, connect: PgConnectOptions) {
+    let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
+    let charged = owner.payment_at(Stage::Settled, "charged").await;
+    let released = owner.payment_at(Stage::Released, "released").await;
+    let api = bank_as("payments_api", &connect).await;
+    let post = |payment: &str, account: &str, key: &str| {
+        format!(
+            "WITH operation AS (INSERT INTO operations (operation_key, payment_id, outcome) VALUES ('{key}', '{payment}', 'done'))
+             INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
+             VALUES ('{key}', '{payment}', 'return', 'internal:escrow:EUR', '{account}', 1, 'EUR')"
+        )
+    };
+    let (payer, other) = (charged.account.as_str(), released.account.as_str());
+    for (payment, account) in [(&released, other), (&charged, other), (&released, "internal:claims:EUR")] {
+        let refused = api.refused(&post(payment.id.as_str(), account, "x:return:1")).await;
+        assert_eq!(refused.0, "23001", "{account}: {}", refused.1);
+    }
+    sqlx::raw_sql(AssertSqlSafe(post(charged.id.as_str(), payer, "x:return:2")))
+        .execute(&api.pool)
+        .await
+        .unwrap();
+    // An operation of another step would be taken for its outcome.
+    let forged = "INSERT INTO operations (operation_key, payment_id, outcome) SELECT tx_id || ':debit', payment_id, 'done' FROM payments";
+    assert_eq!(api.refused(forged).await.0, NOT_ALLOWED);
+    api.close().await;
+    owner.close().await;
+}
+
+/// R36: operators of a session's own schema have no effect, since the functions of triggers have a fixed search path.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r36_a_schema_of_a_role_deceives_no_trigger(_: PgPoolOptions, connect: PgConnectOptions) {
+    let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
+    let ended = owner.payment_at(Stage::Released, "ended").await;
+    let schema = "CREATE SCHEMA trap AUTHORIZATION background_worker; SET ROLE background_worker;
+        CREATE FUNCTION trap.never(text, text) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT false';
+        CREATE FUNCTION trap.never(bigint, bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true';
+        CREATE OPERATOR trap.<> (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.never);
+        CREATE OPERATOR trap.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = trap.never); RESET ROLE";
+    sqlx::raw_sql(schema).execute(&owner.pool).await.unwrap();
+    let background = bank_as("background_worker", &connect).await;
+    for (sql, code) in [
+        (
+            format!(
+                "UPDATE public.payments SET state = 'confirmed', ended_at = NULL WHERE payment_id = '{}'",
+                ended.id
+            ),
+            "23001",
+        ),
+        ("DELETE FROM public.journal_unsealed".to_owned(), "23001"),
+    ] {
+        let deceived = format!("SET search_path = trap, pg_catalog, public; {sql}");
+        let refused = background.refused(&deceived).await;
+        assert_eq!(refused.0, code, "{sql}: {}", refused.1);
+    }
     background.close().await;
     owner.close().await;
 }

@@ -8,9 +8,9 @@ use crate::LedgerError;
 /// The roles; each has the name of its process.
 pub const SERVICE_ROLES: [&str; 4] = ["payments_api", "payment_worker", "background_worker", "notifier"];
 
-/// Makes the role `idempotency_keys` the owner of the schema `idempotency` and its tables, since partition maintenance creates and drops
-/// them. payments_api, which claims keys, and background_worker, which maintains the partitions, are granted the role. Call it as the
-/// schema's owner, after the migrations; a repeat changes nothing.
+/// Makes the role `idempotency_keys` the owner of the schema `idempotency`, and gives payments_api the rights to the rows of its table.
+/// background_worker, which detaches and drops partitions, is granted the role. Call it as the schema's owner, after the migrations; a
+/// repeat changes nothing.
 ///
 /// # Errors
 /// [`LedgerError`].
@@ -19,16 +19,20 @@ pub async fn hand_over_idempotency_schema(connection: &mut PgConnection) -> Resu
         .execute(
             "ALTER SCHEMA idempotency OWNER TO idempotency_keys;
              DO $$
-             DECLARE partition regclass;
+             DECLARE owned regclass;
              BEGIN
-                 FOR partition IN
+                 FOR owned IN
                      SELECT oid FROM pg_class
                      WHERE relkind IN ('r', 'p') AND relnamespace = 'idempotency'::regnamespace
-                       AND relowner <> 'idempotency_keys'::regrole
+                       AND relname ~ '^keys(_[0-9]{8})?$' AND relowner = current_user::regrole
                  LOOP
-                     EXECUTE format('ALTER TABLE %s OWNER TO idempotency_keys', partition);
+                     EXECUTE format('ALTER TABLE %s OWNER TO idempotency_keys', owned);
                  END LOOP;
-             END $$",
+             END $$;
+             ALTER FUNCTION idempotency.create_partitions() OWNER TO idempotency_keys;
+             GRANT USAGE ON SCHEMA idempotency TO payments_api;
+             GRANT SELECT, INSERT, DELETE ON idempotency.keys TO payments_api;
+             GRANT UPDATE (response_status, response_body, completed_at, lease_until) ON idempotency.keys TO payments_api",
         )
         .await?;
     Ok(())
