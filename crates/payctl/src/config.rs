@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn config(change: fn(&mut serde_json::Value)) -> Config {
-        let mut section = serde_json::json!({"base_url": "http://x", "api_token": "hidden", "routes": ["FR"],
+        let mut section = serde_json::json!({"base_url": "https://x", "api_token": "hidden", "routes": ["FR"],
             "profile": {"strategy": "query", "has_query": false, "deduplicates": true, "retention_s": 1,
                 "tombstones": true, "honours_deadline": true, "max_skew_ms": 1, "can_cancel": true,
                 "can_recall": true, "has_callback": true}});

@@ -202,5 +202,5 @@ impl<A> SwitchReply<A> {
 pub struct ClientError {
     pub(crate) switch: SwitchName,
     #[source]
-    pub(crate) source: reqwest::Error,
+    pub(crate) source: Box<dyn std::error::Error + Send + Sync>,
 }

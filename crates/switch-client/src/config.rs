@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! [switches.mock]
-//! base_url = "http://127.0.0.1:8090"
+//! base_url = "https://switch.example"
 //! api_token = "..."
 //! callback_secrets = ["whsec_..."]
 //! routes = ["DE", "FR"]          # prefixes of the destination account; the longest match wins
@@ -19,6 +19,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{AccountId, SwitchName};
@@ -28,6 +29,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
 use crate::client::SwitchKind;
+use crate::link::Link;
 
 /// Section `[switches]`, unchecked.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -40,6 +42,16 @@ pub struct Switches(BTreeMap<String, SwitchOptions>);
 pub struct SwitchOptions {
     /// URL of its API, without a trailing slash.
     pub base_url: String,
+    /// Accept an `http:` URL of another machine, because the link is encrypted by other means: the token that sends transfers and the
+    /// answers to queries travel there. Default false.
+    #[serde(default)]
+    pub allow_plaintext: bool,
+    /// PEM file of the certificate authorities that may vouch for the switch; no other is trusted. `None`: those of the operating system.
+    #[serde(default)]
+    pub ca_path: Option<PathBuf>,
+    /// PEM file of the certificate chain and the private key (PKCS #8) by which the switch knows the bank. `None`: the token alone.
+    #[serde(default)]
+    pub client_identity_path: Option<PathBuf>,
     /// Sent as `Authorization: Bearer`. Needed by the processes that send requests to the switch; see [`SecretsOf`].
     #[serde(default)]
     pub api_token: Option<SecretString>,
@@ -130,6 +142,16 @@ pub enum SwitchConfigError {
         "the configuration section [switches.{0}] has no api_token; add the token by which the switch knows the bank"
     )]
     NoToken(String),
+    /// The URL of the switch is no HTTP URL.
+    #[error(
+        "the configuration section [switches.{0}] has a base_url that is no HTTP URL; write it like https://switch.example"
+    )]
+    Url(String),
+    /// The token and the answers of the switch would travel in clear.
+    #[error(
+        "the configuration section [switches.{0}] has an http: base_url of another machine: the token that sends transfers and the answers to queries would travel in clear; write https:, or set allow_plaintext = true if the link is encrypted by other means"
+    )]
+    Plaintext(String),
     /// The limit of the bank's open claims is negative.
     #[error(
         "the configuration section [switches.{0}] has a negative claims_limit_minor; write an amount in minor units, or 0 so that the first open claim stops new payments"
@@ -201,6 +223,13 @@ impl Switches {
                 .map_err(|source| SwitchConfigError::Participant { switch: text.clone(), source })?;
             for warning in warnings {
                 tracing::warn!(switch = %name, %warning, "the profile of a switch is safe but has a warning: payments through the switch may need an operator");
+            }
+            match (secrets, Link::of(&options.base_url)) {
+                (SecretsOf::Requests, None) => return Err(SwitchConfigError::Url(text)),
+                (SecretsOf::Requests, Some(Link::Plaintext)) if !options.allow_plaintext => {
+                    return Err(SwitchConfigError::Plaintext(text));
+                }
+                _ => {}
             }
             match secrets {
                 SecretsOf::Requests if options.api_token.is_none() => {
@@ -326,7 +355,7 @@ mod tests {
         for (key, value) in change {
             profile[*key] = value.clone();
         }
-        serde_json::json!({"base_url": "http://x", "api_token": "t", "callback_secrets": ["whsec_x"],
+        serde_json::json!({"base_url": "https://x", "api_token": "t", "callback_secrets": ["whsec_x"],
             "routes": routes, "profile": profile})
     }
 
@@ -431,6 +460,27 @@ mod tests {
             error(serde_json::json!({"a": switch(&["DE"], &[]), "b": switch(&["DE"], &[])})),
             SwitchConfigError::RouteTwice { .. }
         ));
+    }
+
+    #[test]
+    fn a_switch_of_another_machine_is_reached_in_clear_only_if_the_configuration_accepts_it() {
+        let check = |change: &[(&str, serde_json::Value)], secrets| {
+            let mut section = switch(&[], &[]);
+            for (key, value) in change {
+                section[*key] = value.clone();
+            }
+            switches(serde_json::json!({"a": section})).check(secrets).map(|_| ())
+        };
+        let plain = ("base_url", "http://switch.example".into());
+        let error = check(std::slice::from_ref(&plain), SecretsOf::Requests).unwrap_err();
+        assert!(matches!(error, SwitchConfigError::Plaintext(_)), "{error}");
+        assert!(error.to_string().contains("allow_plaintext = true"), "{error}");
+        check(&[plain.clone(), ("allow_plaintext", true.into())], SecretsOf::Requests).unwrap();
+        check(&[("base_url", "http://127.0.0.1:1".into())], SecretsOf::Requests).unwrap();
+        let error = check(&[("base_url", "switch.example".into())], SecretsOf::Requests).unwrap_err();
+        assert!(matches!(error, SwitchConfigError::Url(_)), "{error}");
+        // A process that sends the switch nothing.
+        check(&[plain], SecretsOf::Callbacks).unwrap();
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`config`] | the configured switches, the check of their profiles, and the routing of destinations |
 //! | [`client`] | the seam: what the protocol asks of a switch, and the kinds of switches |
+//! | [`link`] | TLS to the switch, or plaintext where that is accepted |
 //! | [`http_json`] | the kind that speaks JSON over HTTP |
 //! | `breaker` | the circuit breaker of submits |
 //! | `retry_after` | the pause that the switch requires |
@@ -14,6 +15,7 @@ pub mod client;
 pub mod clock;
 pub mod config;
 pub mod http_json;
+pub mod link;
 mod retry_after;
 
 pub use client::{

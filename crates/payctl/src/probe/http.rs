@@ -105,15 +105,8 @@ impl SwitchHttp {
     /// # Errors
     /// The switch's section has no token, or the HTTP client cannot be built.
     pub(crate) fn new(options: &SwitchOptions, order: ProbeOrder) -> anyhow::Result<Self> {
-        // Fails if a provider is installed already, which serves as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut http = reqwest::Client::builder()
-            .timeout(CALL_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("payctl/", env!("CARGO_PKG_VERSION")));
-        if !options.base_url.starts_with("https:") {
-            http = http.tls_certs_only([]).no_proxy();
-        }
+        let http = options.http_client().context("the HTTP client of the probe cannot be built")?;
+        let http = http.timeout(CALL_TIMEOUT).user_agent(concat!("payctl/", env!("CARGO_PKG_VERSION")));
         Ok(Self {
             base: options.base_url.trim_end_matches('/').to_owned(),
             token: options.api_token.clone().context(

@@ -71,19 +71,11 @@ impl HttpJsonClient {
     /// # Errors
     /// [`ClientError`].
     pub fn new(options: &SwitchOptions, profile: &SwitchProfile) -> Result<Self, ClientError> {
-        // Fails if a provider is installed already, which serves as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        let failed = |source| ClientError { switch: profile.switch.clone(), source };
         let timeout = Duration::from_millis(profile.attempt_timeout_ms);
-        let mut builder = reqwest::Client::builder()
-            .timeout(timeout)
-            .connect_timeout(timeout)
-            .redirect(reqwest::redirect::Policy::none());
-        if !options.base_url.starts_with("https:") {
-            // Plain HTTP is internal traffic: no certificates, no proxy.
-            builder = builder.tls_certs_only([]).no_proxy();
-        }
-        let http =
-            builder.build().map_err(|source| ClientError { switch: profile.switch.clone(), source })?;
+        let builder = options.http_client().map_err(|error| failed(error.into()))?;
+        let builder = builder.timeout(timeout).connect_timeout(timeout);
+        let http = builder.build().map_err(|error| failed(error.into()))?;
         let client = Self {
             name: profile.switch.clone(),
             base_url: options.base_url.trim_end_matches('/').to_owned(),

@@ -9,6 +9,7 @@ use payment_protocol::recall::RecallAnswer;
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
 use payment_protocol::{SwitchProfile, keys};
 use serde_json::{Value, json};
+use switch_client::client::ClientError;
 use switch_client::{HttpJsonClient, LookupKey, SecretsOf, Switches, TransferOrder, TransferRef};
 
 use crate::server::{Server, Step};
@@ -233,18 +234,28 @@ fn detail(answer: &impl std::fmt::Debug) -> String {
     format!("{answer:?}")
 }
 
+/// The profile of a switch that offers everything.
+pub(crate) fn profile() -> Value {
+    json!({"strategy": "query", "has_query": true, "deduplicates": true, "retention_s": 86_400,
+        "tombstones": true, "honours_deadline": true, "max_skew_ms": 0, "can_cancel": true, "can_recall": true,
+        "has_callback": true, "has_statement": true, "attempt_timeout_ms": 30_000, "submit_budget_ms": 300_000})
+}
+
 /// A client of the switch at `url`; `change` replaces fields of its profile.
 pub(crate) fn client_with(url: &str, change: &Value) -> HttpJsonClient {
-    let mut profile = json!({"strategy": "query", "has_query": true, "deduplicates": true, "retention_s": 86_400,
-        "tombstones": true, "honours_deadline": true, "max_skew_ms": 0, "can_cancel": true, "can_recall": true,
-        "has_callback": true, "has_statement": true, "attempt_timeout_ms": 30_000, "submit_budget_ms": 300_000});
+    let mut profile = profile();
     profile.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-    let switches: Switches = serde_json::from_value(json!({"mock": {"base_url": url, "api_token": "t",
-        "callback_secrets": ["whsec_x"], "profile": profile}}))
-    .unwrap();
+    client_of(&json!({"base_url": url, "profile": profile})).unwrap()
+}
+
+/// A client of a switch with these options and a token.
+pub(crate) fn client_of(options: &Value) -> Result<HttpJsonClient, ClientError> {
+    let mut section = json!({"api_token": "t", "callback_secrets": ["whsec_x"]});
+    section.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+    let switches: Switches = serde_json::from_value(json!({"mock": section})).unwrap();
     let checked = switches.check(SecretsOf::Requests).unwrap();
     let (_, options, profile): (_, _, &SwitchProfile) = checked.iter().next().unwrap();
-    HttpJsonClient::new(options, profile).unwrap()
+    HttpJsonClient::new(options, profile)
 }
 
 pub(crate) fn order() -> TransferOrder {

@@ -8,7 +8,7 @@
 //! | `calls` | every call of the client, its definite answer, and its outcome in a word |
 //! | `transport`, `bodies`, `statuses` | tables that hold for every call |
 //! | `submit`, `query`, `cancel`, `recall`, `listing`, `statement` | tables of one operation |
-//! | `traces` | the trace of a call |
+//! | `tls` | encrypted links: trusted and untrusted certificates on both sides |
 //! | `clock`, `busy` | the headers `Date` and `Retry-After`, and the circuit breaker |
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "an unexpected value fails the test")]
@@ -25,5 +25,5 @@ mod server;
 mod statement;
 mod statuses;
 mod submit;
-mod traces;
+mod tls;
 mod transport;
