@@ -24,7 +24,7 @@ run_pg() {
 # Leaves the folder of the persistent cluster of `./dev up` in REPLY. For root it is below /var/tmp, named after this clone.
 persistent_cluster_folder() {
   REPLY=$dev_dir/postgres
-  [ "$(id -u)" != 0 ] || REPLY=/var/tmp/instant-payments-$(printf '%s' "$root" | cksum | cut -d ' ' -f 1)
+  [ "$(id -u)" != 0 ] || REPLY=/var/tmp/instant-payments-$(printf '%s' "${DEV_DIR:-$root}" | cksum | cut -d ' ' -f 1)
 }
 
 # Refuses a kept cluster that was not made with this clone's .dev folder, where the workflows and events of its payments are: a clone

@@ -15,7 +15,7 @@ nats_port=${DEV_NATS_PORT:-4422}
 playground_port=${DEV_PLAYGROUND_PORT:-8300}
 otlp_port=${DEV_OTLP_PORT:-4317}
 
-dev_dir=$root/.dev                                             # this clone's logs, run records and data
+dev_dir=${DEV_DIR:-$root/.dev}                                 # logs, run records and data; DEV_DIR keeps those of a check apart
 tools_dir=${XDG_CACHE_HOME:-$HOME/.cache}/instant-payments/bin # shared by all clones of one user
 
 ready_bound_s=60 # a server that is not ready by then has failed

@@ -154,7 +154,7 @@ function showStep(step) {
 
 /** Says in words whether the customer was charged what left the bank, once at most, and got that answer. */
 function finding(outcome) {
-  const times = outcome.charged_minor / offer.amount_minor;
+  const times = (outcome.charged_minor + outcome.claimed_minor) / offer.amount_minor;
   const charged = times === 0 ? "not charged" : times === 1 ? "charged once" : times === 2 ? "charged twice" : `charged ${times} times`;
   const claimed = outcome.claimed_minor > 0 ? `; the bank pays ${money(outcome.claimed_minor)} from its claims account and asks for it back` : "";
   const lost = outcome.left_minor - outcome.charged_minor - outcome.claimed_minor;
