@@ -150,7 +150,7 @@ async fn r36_each_process_uses_the_rights_that_it_has() -> anyhow::Result<()> {
 
 /// What payments-api, the process at the public border, must not do where another process or an operator would run it.
 const TRAPS: &[&str] = &[
-    "CREATE TABLE idempotency.stray (n int)",
+    "CREATE TABLE idempotency.trap (n int)",
     "CREATE FUNCTION idempotency.trap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
     "CREATE OPERATOR idempotency.<> (LEFTARG = text, RIGHTARG = text, FUNCTION = texteq)",
     "CREATE TRIGGER trap AFTER DELETE ON idempotency.keys FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()",
