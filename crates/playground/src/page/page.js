@@ -152,15 +152,16 @@ function showStep(step) {
   for (const place of get("instants").children) place.classList.toggle("now", place.dataset.instant === step.at);
 }
 
-/** Says in words whether the customer was charged what left the bank, once at most, and got that answer. */
+/** Says in words whether what left the bank was charged, once at most, and the customer got that answer. */
 function finding(outcome) {
-  const times = (outcome.charged_minor + outcome.claimed_minor) / offer.amount_minor;
+  const times = outcome.charged_minor / offer.amount_minor;
+  const paid = outcome.charged_minor + outcome.claimed_minor;
   const charged = times === 0 ? "not charged" : times === 1 ? "charged once" : times === 2 ? "charged twice" : `charged ${times} times`;
   const claimed = outcome.claimed_minor > 0 ? `; the bank pays ${money(outcome.claimed_minor)} from its claims account and asks for it back` : "";
-  const lost = outcome.left_minor - outcome.charged_minor - outcome.claimed_minor;
+  const lost = outcome.left_minor - paid;
   const answer = `the answer is “${outcome.answer}”`;
-  const answeredRight = (outcome.answer === "settled") === (outcome.charged_minor + outcome.claimed_minor > 0);
-  const right = lost === 0 && times <= 1 && answeredRight;
+  const answeredRight = (outcome.answer === "settled") === (paid > 0);
+  const right = lost === 0 && paid <= offer.amount_minor && answeredRight;
   const bank = lost > 0 ? `; the bank lost ${money(lost)}` : lost < 0 ? `; ${money(-lost)} too much` : "";
   return { right, text: `${right ? "Right" : "Wrong"}: ${charged}, ${answer}${claimed}${bank}` };
 }
