@@ -104,6 +104,14 @@ impl SwitchAdmin {
         self.post(&format!("/admin/transfers/{reference}/return"), &body).await
     }
 
+    /// Makes the switch fail over to a copy without the transfer, which still settles.
+    ///
+    /// # Errors
+    /// The switch's answer, for example because it has no such transfer.
+    pub async fn forget_transfer(&self, reference: &str) -> anyhow::Result<()> {
+        self.post(&format!("/admin/transfers/{reference}/forget"), &serde_json::json!({})).await
+    }
+
     /// Makes the switch report where the money of a settled transfer is.
     ///
     /// # Errors

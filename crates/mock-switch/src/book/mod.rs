@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, PgExecutor, PgPool, PgTransaction};
 
 use crate::settings::{Coded, RejectCodes};
+use crate::state::Switch;
 use crate::status::TransferStatus;
 use ids::TransferId;
 use selector::TransferSelector;
@@ -95,22 +96,33 @@ pub(crate) async fn find(
                   currency, creditor_account, end_to_end_id, reason, recall_refusal,
                   recall_asked_at IS NOT NULL AS "recall_asked!", received_at
            FROM transfers
-           WHERE reference = $1 AND NOT forgotten AND received_at >= $2
+           WHERE reference = $1 AND (NOT forgotten OR $5) AND received_at >= $2
              AND ($3::bigint IS NULL OR id = $3)
-           ORDER BY status = 'SETTLED' DESC, status = 'PENDING' DESC, id DESC
+           -- A forgotten transfer goes on, and is ended before one that came later under its reference.
+           ORDER BY forgotten AND status <> 'PENDING', status = 'SETTLED' DESC, status = 'PENDING' DESC, id DESC
            LIMIT 1"#,
         selector.reference,
         remembered_since.to_sqlx(),
         selector.id.map(|id| id.0),
         selector.shows_reference,
+        selector.sees_forgotten,
     )
     .fetch_optional(db)
     .await
 }
 
+/// Forgets the reference's transfers, whose settlement goes on; false if it has none. A switch that fails over to a copy without them
+/// answers so.
+pub(crate) async fn forget_now(switch: &Switch, reference: &str) -> Result<bool, sqlx::Error> {
+    let mut tx = lock(&switch.pool, reference).await?;
+    let forgotten = forget(&mut tx, reference, Timestamp::MAX).await?;
+    tx.commit().await?;
+    Ok(forgotten > 0)
+}
+
 /// Marks the reference's transfers beyond the retention as forgotten, so that it can be used again.
-async fn forget(db: &mut PgConnection, reference: &str, before: Timestamp) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+async fn forget(db: &mut PgConnection, reference: &str, before: Timestamp) -> Result<u64, sqlx::Error> {
+    let forgotten = sqlx::query!(
         "UPDATE transfers SET forgotten = true
          WHERE reference = $1 AND NOT forgotten AND received_at < $2",
         reference,
@@ -118,5 +130,5 @@ async fn forget(db: &mut PgConnection, reference: &str, before: Timestamp) -> Re
     )
     .execute(db)
     .await?;
-    Ok(())
+    Ok(forgotten.rows_affected())
 }

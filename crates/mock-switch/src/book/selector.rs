@@ -13,12 +13,19 @@ pub(crate) struct TransferSelector {
     pub(crate) id: Option<TransferId>,
     /// Whether clients see references.
     pub(crate) shows_reference: bool,
+    /// Whether forgotten transfers are selected, too.
+    pub(crate) sees_forgotten: bool,
 }
 
 impl TransferSelector {
-    /// A reference, for the admin API, which always sees references.
+    /// A reference as a client selects it.
+    pub(crate) fn of_reference(reference: String, shows_reference: bool) -> Self {
+        Self { reference, id: None, shows_reference, sees_forgotten: false }
+    }
+
+    /// A reference, for the admin API, which always sees references and what clients are told no more.
     pub(crate) fn for_admin(reference: &str) -> Self {
-        Self { reference: reference.to_owned(), id: None, shows_reference: true }
+        Self { sees_forgotten: true, ..Self::of_reference(reference.to_owned(), true) }
     }
 
     /// The reference as clients see it.

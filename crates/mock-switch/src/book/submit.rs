@@ -56,8 +56,7 @@ pub(crate) async fn submit(
     let current = switch.settings.current();
     let (now, since) = (current.now(), current.remembered_since());
     let shape = current.shape;
-    let selector =
-        TransferSelector { reference: order.reference.clone(), id: None, shows_reference: shape.keys };
+    let selector = TransferSelector::of_reference(order.reference.clone(), shape.keys);
     let known = if shape.keys { find(&mut *tx, &selector, since).await? } else { None };
     match known {
         Some(transfer) if transfer.tombstone => return Ok(SubmitOutcome::Tombstoned),
@@ -69,7 +68,9 @@ pub(crate) async fn submit(
             });
         }
         Some(_) if shape.refuses_duplicates => return Ok(SubmitOutcome::Duplicate),
-        _ => forget(&mut tx, &order.reference, since).await?,
+        _ => {
+            forget(&mut tx, &order.reference, since).await?;
+        }
     }
     let late = shape.deadline && order.deadline.is_some_and(|deadline| now > deadline);
     let refusal = refusal.or_else(|| late.then(|| DEADLINE_PASSED.to_owned()));

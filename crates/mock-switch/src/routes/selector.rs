@@ -15,7 +15,7 @@ pub(super) fn by_reference(switch: &Switch, reference: String) -> Result<Transfe
     if !switch.settings.current().shape.keys {
         return Err(not_supported("references_not_supported", "This switch has no references"));
     }
-    Ok(TransferSelector { reference, id: None, shows_reference: true })
+    Ok(TransferSelector::of_reference(reference, true))
 }
 
 /// Selects a transfer by the switch's own id. An unknown id counts as a reference for scripts and request counts.
@@ -24,7 +24,7 @@ pub(super) async fn by_id(switch: &Switch, text: String) -> Result<TransferSelec
     let id = TransferId::try_from(text.clone()).unwrap_or(TransferId::NONE);
     let reference = reference_of(&switch.pool, id).await?.unwrap_or(text);
     let shows_reference = switch.settings.current().shape.keys;
-    Ok(TransferSelector { reference, id: Some(id), shows_reference })
+    Ok(TransferSelector { id: Some(id), ..TransferSelector::of_reference(reference, shows_reference) })
 }
 
 /// The idempotency key that cancel and recall require; `None` at a switch without keys.

@@ -51,6 +51,25 @@ async fn a_mock_switch_tombstone_refuses_a_late_submit(options: PgPoolOptions, c
     switch.stop().await;
 }
 
+/// A switch that fails over to a copy without a transfer does not know it, leaves a tombstone for it, and settles it nevertheless.
+#[sqlx::test(migrator = "mock_switch::MIGRATOR")]
+async fn a_transfer_that_the_mock_switch_forgot_still_settles(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let switch = TestSwitch::start(options, connect).await;
+    switch.set_behaviour("r", json!({"outcome": "hold"})).await;
+    switch.submit(order("r")).await;
+    switch.admin(Method::POST, "transfers/r/forget", None).await;
+    assert_eq!(switch.query("r").await.0, 404);
+    assert_answer(&switch.cancel("r", "k").await, "CANCELLED", false);
+    switch.admin(Method::POST, "transfers/r/settle", None).await;
+    let settled = switch.bank.wait_for(1).await.remove(0);
+    assert_eq!(settled.body["status"], "SUCCESS", "{}", settled.body);
+    assert_eq!(switch.query("r").await.1["status"], "CANCELLED", "the copy has its tombstone");
+    switch.stop().await;
+}
+
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn a_mock_switch_cancel_reports_a_transfer_that_ended_before(
     options: PgPoolOptions,

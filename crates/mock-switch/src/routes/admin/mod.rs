@@ -27,6 +27,7 @@ pub(super) fn routes() -> Router<SharedSwitch> {
         )
         .route("/admin/transfers/{reference}/settle", post(transfers::settle))
         .route("/admin/transfers/{reference}/reject", post(transfers::reject))
+        .route("/admin/transfers/{reference}/forget", post(transfers::forget))
         .route("/admin/transfers/{reference}/return", post(transfers::return_money))
         .route("/admin/transfers/{reference}/posting", post(transfers::posting))
         .route("/admin/transfers/{reference}/recall-answer", post(transfers::recall_answer))

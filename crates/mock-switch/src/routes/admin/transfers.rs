@@ -34,6 +34,18 @@ pub(super) async fn reject(
     complete(&switch, &reference, TransferStatus::Rejected, Some("rejected_by_admin".to_owned())).await
 }
 
+/// `POST /admin/transfers/{reference}/forget`: the switch fails over to a copy without the transfer, which still settles.
+pub(super) async fn forget(
+    State(switch): State<SharedSwitch>,
+    Path(reference): Path<String>,
+) -> Result<StatusCode, RequestError> {
+    if !book::forget_now(&switch, &reference).await? {
+        let detail = "this reference has no transfer that clients are told of";
+        return Err(Problem::conflict("not_known", detail).into());
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// A return by a message of its own; without an id, the return of the whole transfer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
