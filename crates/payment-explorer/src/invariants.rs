@@ -3,7 +3,7 @@
 use payment_protocol::cancel::SwitchResponse;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::DecisionOutcome;
-use payment_protocol::facts::{FinalStatus, HoldStatus};
+use payment_protocol::facts::{FinalStatus, HoldStatus, RecallRecord};
 use payment_protocol::port::{
     CancelOutcome, DebitOutcome, NeedsOperatorOutcome, RecallOutcome, SubmitOutcome,
 };
@@ -111,13 +111,15 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
 }
 
 /// A receiving bank may return the money after the debit, which is an exception. No debit follows a return that the bank
-/// knows of, and none goes with a recall whose answer is on record.
+/// knows of, and none goes with a recall whose answer is on record. Beyond its retention a switch says no more what became of a recall
+/// whose answer was lost: what left on record is debited by a decision, and what came back is corrected.
 fn debited_only_if_settled(model: &Model, before: &State, next: &State) -> bool {
     let is_new = next.bank.journal.debits() > before.bank.journal.debits();
+    let is_forgotten = next.bank.recall == Some(RecallRecord::RecallUnsupported);
     next.bank.journal.debits() == 0
         || next.switch.settled()
         || (next.switch.returned()
-            && (!next.switch.recalled || commit_was_lost(model, next))
+            && (!next.switch.recalled || commit_was_lost(model, next) || is_forgotten)
             && !(is_new && model.knows_of_return(&before.bank)))
 }
 
