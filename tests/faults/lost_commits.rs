@@ -90,6 +90,23 @@ async fn r30b_a_transfer_with_a_lost_marker_is_not_released() -> anyhow::Result<
     Ok(())
 }
 
+/// The switch accepted the transfer, the commit of its answer is lost, and the switch fails over to a copy that leaves a tombstone for what it
+/// does not know: only the workflow knows of the acceptance. Nothing is released, and the settlement that follows is debited.
+#[tokio::test]
+async fn r30b_an_acceptance_that_only_temporal_knows_outweighs_a_tombstone() -> anyhow::Result<()> {
+    let (system, payment) = held_payment_with_a_lost_attempt("lost-acceptance").await?;
+    system.switch.forget_transfer(&payment.reference).await?;
+    system.cancel(&payment.payment_id).await?.error_for_status()?;
+    system.wait_for_state(&payment.payment_id, "needs_operator").await?;
+    let opened = system.exceptions(&payment.payment_id).await?;
+    assert_eq!(opened, ["accepted_then_unknown", "attempt_record_lost"]);
+    assert_eq!(system.available().await?, OPENING_MINOR - 3_300, "the hold was released");
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 3_300);
+    Ok(())
+}
+
 async fn keep_the_acceptance(system: &System) -> anyhow::Result<()> {
     sqlx::raw_sql("CREATE TABLE kept AS SELECT * FROM payments").execute(&system.database.pool).await?;
     Ok(())

@@ -10,7 +10,7 @@ use payment_protocol::decision::{self, Decision, DecisionOutcome, DecisionPort};
 use payment_protocol::facts::RecallRecord;
 use payment_protocol::keys::{CompensationKey, Reference, StepKey};
 use payment_protocol::poll::{self, PollOutcome};
-use payment_protocol::port::DebitOutcome;
+use payment_protocol::port::{DebitOutcome, SubmitProgress};
 use payment_protocol::recall::{self, RecallAnswer, RecallAttemptOutcome, RecallPort};
 use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{
@@ -30,16 +30,16 @@ pub enum Activity {
     Submit,
     /// The first submit attempt, recorded with the reserve.
     FirstSubmit,
-    /// Cancel, for this cause, and whether a submit was scheduled.
-    Cancel(Cause, bool),
+    /// Cancel, for this cause, and how far submit got.
+    Cancel(Cause, SubmitProgress),
     /// Recall.
     Recall,
     /// Poll a switch that does not call back, or whose callback a query must confirm.
     Poll,
     /// Debit, at a switch whose callbacks a query must confirm.
     Debit,
-    /// Apply an operator decision.
-    ApplyDecision(Decision, OperatorReason),
+    /// Apply an operator decision, and how far submit got.
+    ApplyDecision(Decision, OperatorReason, SubmitProgress),
 }
 
 /// An attempt of an activity that has not completed.
@@ -348,7 +348,7 @@ pub fn advance(
             Activity::Recall => recall::attempt(port, payment).await.map(AttemptOutcome::Recall),
             Activity::Debit => debit::attempt(port, payment).await.map(AttemptOutcome::Debit),
             Activity::Poll => poll::poll(port, payment).await.map(AttemptOutcome::Poll),
-            Activity::ApplyDecision(decision, reason) => {
+            Activity::ApplyDecision(decision, reason, _) => {
                 let applied = decision::apply_decision(port, payment, decision, *reason).await;
                 applied.map(AttemptOutcome::ApplyDecision)
             }

@@ -110,7 +110,7 @@ const STATES_MAX: usize = 120_000_000;
 /// What the fast tier leaves to the deep tier, in words; printed with its counts.
 pub const LEFT_TO_DEEP: &[&str] = &[
     "two faults; a fault with a decision; a fault of each kind except at the rails; two faults of the switch with two decisions",
-    "a fault at a profile that is neither representative nor a rail's, and at one that confirms callbacks by a query with a customer's or account's event; a failover with a fault of the switch; two runs alive at once with a decision",
+    "a fault at a profile that is neither representative nor a rail's, and at one that confirms callbacks by a query with a customer's or account's event; a failover with a fault of the switch, except at three profiles, and there with a decision; two runs alive at once with a decision",
 ];
 
 /// What no tier walks, in words; printed with the counts.
@@ -264,6 +264,9 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
     let rails = Rail::ALL.iter().map(|rail| rail.as_str());
     for name in REPRESENTATIVE.iter().chain(RESTORING).chain(CONFIRMING).copied().chain(rails) {
         walks.push(Walk::new(profiles::named(name)?, 0, 0, 1).with_failovers(1).with_events(0));
+    }
+    for name in LOST_WITH_BOTH_FAULTS {
+        walks.push(Walk::new(profiles::named(name)?, 0, 1, 0).with_failovers(1).with_events(0));
     }
     let validate = profiles::named(WITHOUT_REFERENCES)?;
     walks.push(

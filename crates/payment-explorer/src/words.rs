@@ -25,7 +25,7 @@ impl fmt::Display for PortCall {
             Self::Release(_) => "release",
             Self::WaitWithinSla => "wait within the SLA",
             Self::WaitUntilEvent => "wait for an operator",
-            Self::ApplyDecision(decision, _) => {
+            Self::ApplyDecision(decision, ..) => {
                 return write!(f, "apply the decision to {}", decision.action);
             }
             Self::NeedsOperator(reason) => return write!(f, "call an operator ({reason})"),

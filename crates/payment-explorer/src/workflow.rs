@@ -6,7 +6,8 @@ use payment_protocol::pay::pay;
 use payment_protocol::payment::InvalidPayment;
 use payment_protocol::port::{
     AccountLockOutcome, CancelOutcome, DebitOutcome, FenceOutcome, NeedsOperatorOutcome, OperatorAlert,
-    PaymentPort, RecallOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
+    PaymentPort, RecallOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome,
+    SubmitProgress, WaitOutcome,
 };
 use payment_protocol::{FinalState, Payment, PaymentError, PaymentState};
 
@@ -29,8 +30,8 @@ pub enum PortCall {
     Lock,
     /// `unlock_account`
     Unlock,
-    /// `cancel`, and whether a submit was scheduled.
-    Cancel(Cause, bool),
+    /// `cancel`, and how far submit got.
+    Cancel(Cause, SubmitProgress),
     /// `debit`
     Debit,
     /// `recall`
@@ -41,8 +42,8 @@ pub enum PortCall {
     WaitWithinSla,
     /// `wait_until_event`
     WaitUntilEvent,
-    /// `apply_decision`
-    ApplyDecision(Decision, OperatorReason),
+    /// `apply_decision`, and how far submit got.
+    ApplyDecision(Decision, OperatorReason, SubmitProgress),
     /// `needs_operator`
     NeedsOperator(OperatorReason),
     /// `alert`
@@ -139,8 +140,8 @@ impl PaymentPort for ReplayedPort<'_> {
         self.0.call(PortCall::Unlock).await;
     }
 
-    async fn cancel(&self, cause: &Cause, submit_scheduled: bool) -> CancelOutcome {
-        reply!(self, PortCall::Cancel(cause.clone(), submit_scheduled), Cancel)
+    async fn cancel(&self, cause: &Cause, submit: SubmitProgress) -> CancelOutcome {
+        reply!(self, PortCall::Cancel(cause.clone(), submit), Cancel)
     }
 
     async fn debit(&self) -> DebitOutcome {
@@ -163,8 +164,13 @@ impl PaymentPort for ReplayedPort<'_> {
         reply!(self, PortCall::WaitUntilEvent, Wait)
     }
 
-    async fn apply_decision(&self, decision: &Decision, reason: OperatorReason) -> DecisionOutcome {
-        reply!(self, PortCall::ApplyDecision(decision.clone(), reason), ApplyDecision)
+    async fn apply_decision(
+        &self,
+        decision: &Decision,
+        reason: OperatorReason,
+        submit: SubmitProgress,
+    ) -> DecisionOutcome {
+        reply!(self, PortCall::ApplyDecision(decision.clone(), reason, submit), ApplyDecision)
     }
 
     async fn needs_operator(&self, reason: OperatorReason) -> NeedsOperatorOutcome {

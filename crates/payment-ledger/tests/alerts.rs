@@ -8,7 +8,7 @@ use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::inbox::InboxMessageKind;
-use payment_protocol::port::{DebitOutcome, NeedsOperatorOutcome};
+use payment_protocol::port::{DebitOutcome, NeedsOperatorOutcome, SubmitProgress};
 use sqlx::PgPool;
 use support::{Bank, Stage, event, success};
 
@@ -55,7 +55,7 @@ async fn a_late_final_status_is_delivered_to_a_payment_that_needs_an_operator(po
     // A late cancel attempt does not change the state.
     let paused = bank.payment_at(Stage::Cancelling, "paused").await;
     bank.ledger.needs_operator(&paused.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
-    bank.ledger.begin_cancel(&paused.id, &Cause::SlaExpired, false).await.unwrap();
+    bank.ledger.begin_cancel(&paused.id, &Cause::SlaExpired, SubmitProgress::NotScheduled).await.unwrap();
     assert_eq!(bank.state(&paused).await, "needs_operator");
     bank.ledger.record_void(&paused.id, VoidReason::Cancelled).await.unwrap();
     let messages = bank.ledger.claim_undelivered(10, 300_000).await.unwrap();

@@ -10,7 +10,7 @@ use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{Action, DecisionOutcome};
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::DecisionId;
-use payment_protocol::port::{DebitOutcome, ReserveOutcome};
+use payment_protocol::port::{DebitOutcome, ReserveOutcome, SubmitProgress};
 use payment_protocol::rules::{
     DebitByDecisionRuling as DebitRuling, DecisionRefusal, ReleaseByDecisionRuling as ReleaseRuling,
 };
@@ -154,12 +154,12 @@ async fn a_release_decision_is_applied_once_at_each_payment_stage(pool: PgPool) 
 async fn an_operator_decision_is_applied_while_the_payment_is_cancelling(pool: PgPool) {
     let bank = Bank::new(pool);
     let (p, release) = payment_with_decision(&bank, Stage::Differing, "release", Action::Release).await;
-    bank.ledger.begin_cancel(&p.id, &Cause::Interrupted, false).await.unwrap();
+    bank.ledger.begin_cancel(&p.id, &Cause::Interrupted, SubmitProgress::NotScheduled).await.unwrap();
     let (ruling, cause) = bank.ledger.release_by_decision(&p.id, &release).await.unwrap();
     assert_eq!((ruling, cause), (ReleaseRuling::Release, Cause::Interrupted));
 
     let (p, debit) = payment_with_decision(&bank, Stage::Differing, "debit", Action::Debit).await;
-    bank.ledger.begin_cancel(&p.id, &Cause::Interrupted, false).await.unwrap();
+    bank.ledger.begin_cancel(&p.id, &Cause::Interrupted, SubmitProgress::NotScheduled).await.unwrap();
     let ruling = bank.ledger.debit_by_decision(&p.id, &debit).await.unwrap();
     assert_eq!((ruling, bank.state(&p).await.as_str()), (DebitRuling::Charge, "settled"));
     bank.audit().await;

@@ -10,6 +10,7 @@ use payment_ledger::reads::queues::OperatorPaymentFilter;
 use payment_ledger::reads::view::PaymentFilter;
 use payment_protocol::drift::Tolerance;
 use payment_protocol::ids::{PaymentId, SwitchName, TenantId};
+use payment_protocol::port::SubmitProgress;
 use payment_protocol::{Cause, PaymentState};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -179,7 +180,7 @@ async fn blocks_by_step(bank: &Bank) -> Vec<(&'static str, i64)> {
         touched.push(("the first attempt", blocks(bank).await));
         bank.ledger.lookup_key(&id(n)).await.unwrap();
         touched.push(("the lookup key", blocks(bank).await));
-        bank.ledger.begin_cancel(&id(n), &Cause::CustomerCancel, false).await.unwrap();
+        bank.ledger.begin_cancel(&id(n), &Cause::CustomerCancel, SubmitProgress::NotScheduled).await.unwrap();
         touched.push(("begin a cancel", blocks(bank).await));
     }
     touched

@@ -9,7 +9,7 @@ use futures::future::{join, join_all};
 use payment_ledger::steps::accept::NewPayment;
 use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_protocol::cause::{Cause, ReserveRefusal};
-use payment_protocol::port::{DebitOutcome, ReserveOutcome};
+use payment_protocol::port::{DebitOutcome, ReserveOutcome, SubmitProgress};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage};
 
@@ -36,7 +36,10 @@ async fn r3_sixteen_concurrent_copies_of_a_ledger_step_have_one_effect(
                 let debited = join_all((0..COPIES).map(|_| bank.debit(&p))).await;
                 assert!(debited.iter().all(|outcome| *outcome == DebitOutcome::Done));
             } else {
-                bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, false).await.unwrap();
+                bank.ledger
+                    .begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::NotScheduled)
+                    .await
+                    .unwrap();
                 bank.ledger
                     .record_void(&p.id, payment_protocol::cancel::VoidReason::Cancelled)
                     .await

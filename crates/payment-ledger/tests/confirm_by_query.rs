@@ -10,7 +10,7 @@ use payment_protocol::SwitchProfile;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::facts::FinalStatus;
-use payment_protocol::port::{DebitOutcome, NeedsOperatorOutcome};
+use payment_protocol::port::{DebitOutcome, NeedsOperatorOutcome, SubmitProgress};
 use payment_protocol::profile::ConfirmByQuery;
 use payment_protocol::reject::RejectMeaning;
 use payment_protocol::rules::FinalStatusRuling;
@@ -102,7 +102,13 @@ async fn i3_an_untrue_success_is_an_exception_once_the_switch_denies_it(pool: Pg
     let p = sent(&bank, ConfirmByQuery::Always, "k").await;
     store(&bank, &success(&p, "e-1")).await;
     // That the switch does not know the transfer contradicts its callback: operators decide, and not the clock.
-    assert!(bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap().accepted);
+    assert!(
+        bank.ledger
+            .begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::Scheduled)
+            .await
+            .unwrap()
+            .accepted
+    );
     for absent in [
         VoidReason::Tombstoned,
         VoidReason::DeadlinePassed,
@@ -237,7 +243,7 @@ async fn a_return_by_callback_after_an_unpaid_end_hides_no_later_success(pool: P
         (ConfirmByQuery::Never, &[], "returned by callback"),
     ] {
         let p = sent(&bank, confirm_by_query, &format!("{confirm_by_query:?}")).await;
-        bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+        bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::Scheduled).await.unwrap();
         bank.ledger.record_void(&p.id, VoidReason::Cancelled).await.unwrap();
         bank.ledger.release(&p.id, &Cause::SlaExpired).await.unwrap();
         assert!(!store(&bank, &returned(&p, &format!("{confirm_by_query:?}-1"))).await);

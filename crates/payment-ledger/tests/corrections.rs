@@ -14,6 +14,7 @@ use payment_ledger::switch::callbacks::Callback;
 use payment_protocol::PaymentState;
 use payment_protocol::action::Correction;
 use payment_protocol::ids::PaymentId;
+use payment_protocol::port::SubmitProgress;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Sample, Stage, event, failure, success};
@@ -345,7 +346,7 @@ async fn an_exception_that_protects_an_open_payment_stays_open(pool: PgPool) {
     }
     let begun = bank
         .ledger
-        .begin_cancel(&unsent.id, &payment_protocol::cause::Cause::SlaExpired, false)
+        .begin_cancel(&unsent.id, &payment_protocol::cause::Cause::SlaExpired, SubmitProgress::NotScheduled)
         .await
         .unwrap();
     assert!(!begun.never_sent);

@@ -6,7 +6,7 @@
 mod support;
 
 use payment_protocol::cause::Cause;
-use payment_protocol::port::DebitOutcome;
+use payment_protocol::port::{DebitOutcome, SubmitProgress};
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, success};
 
@@ -99,7 +99,8 @@ async fn a_payment_whose_transfer_settles_while_cancelling_is_debited(pool: PgPo
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Cancelling, "k").await;
     bank.ledger.store_callback(&success(&p, "late")).await.unwrap();
-    let begun = bank.ledger.begin_cancel(&p.id, &Cause::CustomerCancel, false).await.unwrap();
+    let begun =
+        bank.ledger.begin_cancel(&p.id, &Cause::CustomerCancel, SubmitProgress::NotScheduled).await.unwrap();
     assert_eq!(begun.final_status, Some(payment_protocol::facts::FinalStatus::Settled));
     assert_eq!(bank.debit(&p).await, DebitOutcome::Done);
     bank.audit().await;

@@ -15,6 +15,7 @@ use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{Action, Decision};
 use payment_protocol::ids::{ClientId, DecisionId, PaymentId};
 use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
+use payment_protocol::port::SubmitProgress;
 use payment_protocol::state::FinalState;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -193,7 +194,7 @@ async fn the_decision_retry_cancel_needs_one_operator(pool: PgPool) {
 async fn a_late_cancel_attempt_does_not_prevent_an_operator_decision(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = undecided(&bank, "k").await;
-    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, false).await.unwrap();
+    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::NotScheduled).await.unwrap();
     assert_eq!(bank.state(&p).await, "needs_operator");
     bank.sql(&format!("UPDATE payments SET state = 'cancelling' WHERE payment_id = '{}'", p.id)).await;
     let decision_id = bank.propose(&p, Action::Release).await;
@@ -279,7 +280,7 @@ async fn an_operator_decision_is_delivered_again_after_a_lost_workflow_run(pool:
     bank.ledger.mark_delivered(delivered.inbox_id).await.unwrap();
     assert_eq!(messages(&bank).await, []);
     bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap().unwrap();
-    bank.ledger.begin_cancel(&p.id, &Cause::Interrupted, false).await.unwrap();
+    bank.ledger.begin_cancel(&p.id, &Cause::Interrupted, SubmitProgress::NotScheduled).await.unwrap();
     bank.needs_operator(&p, OperatorReason::NotFoundIsInconclusive).await;
     let again = messages(&bank).await.remove(0);
     assert_eq!((again.inbox_id, &again.kind), (delivered.inbox_id, &delivered.kind));

@@ -14,7 +14,7 @@ use payment_ledger::events::{EventKind, TransferEvent, VERSION};
 use payment_ledger::steps::accept::NewPayment;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::ids::PaymentId;
-use payment_protocol::port::ReserveOutcome;
+use payment_protocol::port::{ReserveOutcome, SubmitProgress};
 use payment_protocol::rules::Bearer;
 use payment_protocol::{PaymentState, SwitchProfile};
 use serde_json::Value;
@@ -98,7 +98,7 @@ async fn payments_with_events(bank: &Bank) -> Vec<(Sample, &'static [EventKind])
     // Cancelled after a refused submit, and released.
     let failed = bank.payment_at(Stage::Sent, "failed").await;
     let cause = Cause::SubmitRefused { reason: "no such account".into() };
-    bank.ledger.begin_cancel(&failed.id, &cause, false).await.unwrap();
+    bank.ledger.begin_cancel(&failed.id, &cause, SubmitProgress::NotScheduled).await.unwrap();
     bank.ledger.record_void(&failed.id, payment_protocol::cancel::VoidReason::Rejected).await.unwrap();
     bank.ledger.release(&failed.id, &Cause::SlaExpired).await.unwrap();
     payments.push((failed, &[TransferPending, TransferFailed]));

@@ -14,7 +14,7 @@ use payment_protocol::action::Correction;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::decision::Action;
-use payment_protocol::port::{DebitOutcome, FenceOutcome, ReserveOutcome};
+use payment_protocol::port::{DebitOutcome, FenceOutcome, ReserveOutcome, SubmitProgress};
 use payment_protocol::profile::Strategy;
 use payment_protocol::rules::{
     AskRuling, AttemptRuling, DebitByDecisionRuling, FinalStatusRuling, NotSent, ReleaseRefusal,
@@ -45,7 +45,8 @@ async fn payment_without_its_attempt(bank: &Bank, key: &str) -> Sample {
 async fn a_lost_attempt_is_not_taken_for_a_transfer_that_was_never_sent(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = payment_without_its_attempt(&bank, "k").await;
-    let begun = bank.ledger.begin_cancel(&p.id, &Cause::CustomerCancel, true).await.unwrap();
+    let begun =
+        bank.ledger.begin_cancel(&p.id, &Cause::CustomerCancel, SubmitProgress::Scheduled).await.unwrap();
     assert!(!begun.never_sent, "{begun:?}");
     let ruling = bank.ledger.record_void(&p.id, VoidReason::NeverSent).await.unwrap();
     assert_eq!(ruling, FinalStatusRuling::NoAttempt);
@@ -63,7 +64,8 @@ async fn a_lost_attempt_is_not_taken_for_a_transfer_that_was_never_sent(pool: Pg
 async fn a_payment_whose_workflow_scheduled_no_submit_was_never_sent(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Reserved, "k").await;
-    let begun = bank.ledger.begin_cancel(&p.id, &Cause::CustomerCancel, false).await.unwrap();
+    let begun =
+        bank.ledger.begin_cancel(&p.id, &Cause::CustomerCancel, SubmitProgress::NotScheduled).await.unwrap();
     assert!(begun.never_sent, "{begun:?}");
     assert_eq!(
         bank.ledger.record_void(&p.id, VoidReason::NeverSent).await.unwrap(),
@@ -76,7 +78,7 @@ async fn a_payment_whose_workflow_scheduled_no_submit_was_never_sent(pool: PgPoo
 async fn a_callback_alone_does_not_replace_a_lost_attempt(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = payment_without_its_attempt(&bank, "k").await;
-    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::Scheduled).await.unwrap();
     bank.ledger.store_callback(&success(&p, &event(&p, "settled"))).await.unwrap();
     assert_eq!(bank.exceptions(&p).await, ["settled_without_attempt"]);
     assert_eq!(bank.column(&p, "final_status").await, None);
@@ -92,7 +94,7 @@ async fn an_answer_older_than_the_return_of_a_lost_attempt_debits_nothing(pool: 
     for by_callback in [true, false] {
         let p = payment_without_its_attempt(&bank, &format!("{by_callback}")).await;
         if by_callback {
-            bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+            bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::Scheduled).await.unwrap();
             bank.ledger.store_callback(&returned(&p, &event(&p, "returned"))).await.unwrap();
         } else {
             let ruling =
@@ -149,7 +151,7 @@ async fn a_return_without_an_attempt_of_a_payment_that_operators_debit_asks_for_
 async fn a_transfer_of_a_settled_payment_whose_attempt_was_lost_is_expected(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = payment_without_its_attempt(&bank, "k").await;
-    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::Scheduled).await.unwrap();
     bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
     assert_eq!(bank.ledger.record_transfer_found(&p.id).await.unwrap(), None);
     assert_eq!(bank.exceptions(&p).await, Vec::<String>::new());
@@ -160,7 +162,7 @@ async fn a_transfer_of_a_settled_payment_whose_attempt_was_lost_is_expected(pool
 async fn a_return_after_the_debit_of_a_lost_attempt_is_recorded(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = payment_without_its_attempt(&bank, "k").await;
-    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::Scheduled).await.unwrap();
     bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
     assert_eq!(bank.debit(&p).await, DebitOutcome::Done);
     bank.ledger.store_callback(&returned(&p, &event(&p, "returned"))).await.unwrap();
@@ -176,7 +178,8 @@ async fn i16_a_transfer_that_was_only_reported_has_an_age(pool: PgPool) {
     let p = bank.payment_at(Stage::Reserved, "k").await;
     bank.ledger.store_callback(&success(&p, &event(&p, "settled"))).await.unwrap();
     assert_eq!(bank.ledger.first_attempt(&p.id).await.unwrap().age_ms, None);
-    let begun = bank.ledger.begin_cancel(&p.id, &Cause::ReserveUnknown, false).await.unwrap();
+    let begun =
+        bank.ledger.begin_cancel(&p.id, &Cause::ReserveUnknown, SubmitProgress::NotScheduled).await.unwrap();
     assert!(!begun.never_sent, "{begun:?}");
     assert!(bank.ledger.first_attempt(&p.id).await.unwrap().age_ms.is_some());
 }
@@ -193,7 +196,7 @@ async fn an_answer_without_its_attempt_restores_the_record(pool: PgPool) {
     assert_eq!(bank.exceptions(&p).await, ["attempt_record_lost"]);
     assert_eq!(bank.column(&p, "attempts::text").await.as_deref(), Some("1"));
     assert_eq!(bank.state(&p).await, "submitted");
-    let begun = bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+    let begun = bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::Scheduled).await.unwrap();
     assert_eq!((begun.never_sent, begun.accepted), (false, true));
     assert_eq!(begun.deadline_ms, Some(SWITCH_NOW_MS + 60_000));
 }
@@ -242,7 +245,7 @@ async fn an_attempt_never_looks_younger_than_it_is(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = payment_without_its_attempt(&bank, "k").await;
     assert_eq!(bank.ledger.first_attempt(&p.id).await.unwrap().age_ms, None);
-    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::Scheduled).await.unwrap();
     bank.sql(&format!(
         "UPDATE payments SET accepted_at = clock_timestamp() - interval '1 hour' WHERE payment_id = '{}'",
         p.id
@@ -290,7 +293,8 @@ async fn an_accepted_transfer_is_not_void_because_the_switch_forgot_it(pool: PgP
     for reason in [VoidReason::Tombstoned, VoidReason::DeadlinePassed] {
         let p = bank.payment_at(Stage::Sent, &format!("{reason:?}")).await;
         bank.ledger.record_answer(&p.id, 1, &SendAnswer::Accepted, None, at(SWITCH_NOW_MS)).await.unwrap();
-        let begun = bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+        let begun =
+            bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::Scheduled).await.unwrap();
         assert!(begun.accepted, "{reason:?}");
         assert_eq!(
             bank.ledger.record_void(&p.id, reason).await.unwrap(),
@@ -307,14 +311,58 @@ async fn an_accepted_transfer_is_not_void_because_the_switch_forgot_it(pool: PgP
     }
 }
 
+/// The switch accepted the transfer, the commit of its answer is lost, and the switch fails over to a copy without the transfer: Temporal
+/// alone knows of the acceptance, and that the switch does not know the transfer proves nothing.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i14_an_acceptance_that_only_the_workflow_knows_is_written_again(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for (key, lost_with_its_attempt) in [("answer", false), ("attempt", true)] {
+        let p = if lost_with_its_attempt {
+            payment_without_its_attempt(&bank, key).await
+        } else {
+            bank.payment_at(Stage::Sent, key).await
+        };
+        let begin = async |submit| bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, submit).await.unwrap();
+        assert!(!begin(SubmitProgress::Scheduled).await.accepted, "{key}");
+        assert!(begin(SubmitProgress::Accepted).await.accepted, "{key}");
+        for reason in [VoidReason::Tombstoned, VoidReason::DeadlinePassed] {
+            let ruling = bank.ledger.record_void(&p.id, reason).await.unwrap();
+            assert_eq!(ruling, FinalStatusRuling::NoAttempt, "{key}, {reason:?}");
+        }
+        let released = bank.ledger.release(&p.id, &Cause::SlaExpired).await.unwrap();
+        assert_eq!(released, ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle), "{key}");
+        let attempt_lost: &[&str] = if lost_with_its_attempt { &["attempt_record_lost"] } else { &[] };
+        assert_eq!(bank.exceptions(&p).await, attempt_lost, "{key}");
+        // A recovery workflow, which knows nothing of the submit, finds it on record.
+        assert!(begin(SubmitProgress::Scheduled).await.accepted, "{key}");
+        let ruling = bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
+        assert_eq!(ruling, FinalStatusRuling::First, "{key}");
+        assert_eq!(bank.debit(&p).await, DebitOutcome::Done, "{key}");
+    }
+}
+
+/// A workflow that completed without an error had settled its payment. The commits that said so are lost, and the switch has the transfer
+/// whatever it says.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i14_a_payment_whose_workflow_settled_it_was_accepted_by_the_switch(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for settled in [false, true] {
+        let p = bank.payment_at(Stage::Sent, &format!("{settled}")).await;
+        bank.ledger.mark_ended_workflow(&p.id, p.id.as_str(), settled).await.unwrap();
+        let begun =
+            bank.ledger.begin_cancel(&p.id, &Cause::Interrupted, SubmitProgress::Scheduled).await.unwrap();
+        assert_eq!(begun.accepted, settled);
+    }
+}
+
 /// A workflow that ended by itself had ended its payment: a row that is open, and shows nothing, has lost commits.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_payment_whose_workflow_ended_by_itself_is_not_started_from_the_beginning(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Accepted, "k").await;
-    bank.ledger.mark_ended_workflow(&p.id, "another workflow").await.unwrap();
+    bank.ledger.mark_ended_workflow(&p.id, "another workflow", false).await.unwrap();
     let another = bank.payment_at(Stage::Accepted, "another").await;
-    bank.ledger.mark_ended_workflow(&another.id, another.id.as_str()).await.unwrap();
+    bank.ledger.mark_ended_workflow(&another.id, another.id.as_str(), false).await.unwrap();
     for (p, resume) in [(&p, 0), (&another, 1)] {
         let resumed = bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap().unwrap();
         assert_eq!(resumed.payment.resume, resume, "{:?}", p.id);
@@ -337,7 +385,8 @@ async fn a_marked_payment_with_a_lost_workflow_is_recovered(pool: PgPool) {
     assert_eq!(bank.hold(&p).await, "none");
 
     assert_eq!(bank.ledger.fence_reserve(&bank.payment(&p).await).await.unwrap(), FenceOutcome::Open(None));
-    let begun = bank.ledger.begin_cancel(&p.id, &Cause::Interrupted, true).await.unwrap();
+    let begun =
+        bank.ledger.begin_cancel(&p.id, &Cause::Interrupted, SubmitProgress::Scheduled).await.unwrap();
     assert!(!begun.never_sent, "{begun:?}");
     let released = bank.ledger.release(&p.id, &Cause::Interrupted).await.unwrap();
     assert_eq!(released, ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle));

@@ -10,6 +10,7 @@ use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{ClientId, PaymentId, SwitchName, TenantId};
+use payment_protocol::port::SubmitProgress;
 use sqlx::PgPool;
 use support::{Bank, OTHER_SWITCH, SWITCH, Stage, event, success, tenant};
 
@@ -69,7 +70,10 @@ async fn the_ledger_lists_stuck_payments_with_their_allowed_actions(pool: PgPool
     let decision_id = bank.propose(&undecided, Action::Release).await;
     bank.age(&undecided, 3_000).await;
     // A cancel and a second need for an operator do not reset the time since the first.
-    bank.ledger.begin_cancel(&undecided.id, &payment_protocol::Cause::SlaExpired, false).await.unwrap();
+    bank.ledger
+        .begin_cancel(&undecided.id, &payment_protocol::Cause::SlaExpired, SubmitProgress::NotScheduled)
+        .await
+        .unwrap();
     bank.needs_operator(&undecided, OperatorReason::NotFoundIsInconclusive).await;
     let cancelling = bank.payment_at(Stage::Cancelling, "cancelling").await;
     bank.age(&cancelling, 2_000).await;

@@ -12,6 +12,7 @@ use payment_protocol::SwitchProfile;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::Cause;
 use payment_protocol::ids::SwitchName;
+use payment_protocol::port::SubmitProgress;
 use payment_protocol::profile::IdScheme;
 use payment_protocol::report::{LineStatus, StatementLine};
 use payment_protocol::rules::{AttemptRuling, FinalStatusRuling};
@@ -156,7 +157,7 @@ async fn r30b_a_lost_id_is_minted_again_and_finds_the_transfer(pool: PgPool) {
         let sent = stored(&bank, &p).await.unwrap();
         // By our own query or cancel.
         lose_the_attempt(&bank, &p).await;
-        bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+        bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::Scheduled).await.unwrap();
         let name = bank.ledger.transfer_name(&bank.payment(&p).await).await.unwrap();
         assert_eq!(name.on_wire(), sent, "{key}");
         // By the answer that the switch gives to the lost attempt.
@@ -277,7 +278,8 @@ async fn r30b_absence_is_not_believed_where_an_id_of_another_time_may_be_out(poo
         let p = bank.order_at(Stage::Reserved, order(&bank, key, scheme, participant)).await;
         let resumed = bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap().unwrap();
         assert_eq!(resumed.payment.resume, 1);
-        let begun = bank.ledger.begin_cancel(&p.id, &Cause::Interrupted, true).await.unwrap();
+        let begun =
+            bank.ledger.begin_cancel(&p.id, &Cause::Interrupted, SubmitProgress::Scheduled).await.unwrap();
         assert_eq!(begun.may_have_other_id, has_time, "{key}");
         let ruling = bank.ledger.record_void(&p.id, VoidReason::DeadlinePassed).await.unwrap();
         let expected = if has_time { FinalStatusRuling::NoAttempt } else { FinalStatusRuling::First };

@@ -6,7 +6,7 @@ mod support;
 
 use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_protocol::cause::{Cause, ReserveRefusal};
-use payment_protocol::port::ReserveOutcome;
+use payment_protocol::port::{ReserveOutcome, SubmitProgress};
 use payment_protocol::rules::ReleaseRefusal;
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, failure};
@@ -56,7 +56,7 @@ async fn a_failure_callback_does_not_allow_a_release(pool: PgPool) {
     let p = bank.payment_at(Stage::Sent, "k").await;
     bank.ledger.store_callback(&failure(&p, "f")).await.unwrap();
     let cause = Cause::FailureReported { reason: "account closed".into() };
-    bank.ledger.begin_cancel(&p.id, &cause, false).await.unwrap();
+    bank.ledger.begin_cancel(&p.id, &cause, SubmitProgress::NotScheduled).await.unwrap();
     let refused = ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle);
     assert_eq!(bank.ledger.release(&p.id, &cause).await.unwrap(), refused);
     bank.audit().await;
@@ -77,9 +77,9 @@ async fn the_first_compensation_cause_determines_the_final_state(pool: PgPool) {
     ];
     for (first, end) in table {
         let p = bank.payment_at(Stage::Sent, first.code()).await;
-        bank.ledger.begin_cancel(&p.id, &first, false).await.unwrap();
+        bank.ledger.begin_cancel(&p.id, &first, SubmitProgress::NotScheduled).await.unwrap();
         for later in [Cause::CustomerCancel, Cause::SlaExpired, Cause::Interrupted] {
-            bank.ledger.begin_cancel(&p.id, &later, false).await.unwrap();
+            bank.ledger.begin_cancel(&p.id, &later, SubmitProgress::NotScheduled).await.unwrap();
         }
         bank.ledger.record_void(&p.id, payment_protocol::cancel::VoidReason::Cancelled).await.unwrap();
         let released = bank.ledger.release(&p.id, &Cause::Interrupted).await.unwrap();

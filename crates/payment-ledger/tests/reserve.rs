@@ -11,7 +11,7 @@ use payment_ledger::steps::accept::NewPayment;
 use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::ids::TenantId;
-use payment_protocol::port::{FenceOutcome, ReserveOutcome};
+use payment_protocol::port::{FenceOutcome, ReserveOutcome, SubmitProgress};
 use payment_protocol::state::FinalState;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -198,7 +198,7 @@ async fn r8_a_reserve_after_compensation_began_changes_nothing(pool: PgPool) {
     let bank = Bank::new(pool);
     for condition in ["none", "cancelled", "frozen"] {
         let p = bank.payment_at(Stage::Accepted, condition).await;
-        bank.ledger.begin_cancel(&p.id, &Cause::ReserveUnknown, false).await.unwrap();
+        bank.ledger.begin_cancel(&p.id, &Cause::ReserveUnknown, SubmitProgress::NotScheduled).await.unwrap();
         match condition {
             "cancelled" => drop(bank.customer_cancel(&p).await),
             "frozen" => bank.freeze(&p).await,

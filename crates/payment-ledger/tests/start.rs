@@ -12,6 +12,7 @@ use payment_ledger::steps::start::{START_REJECTIONS_MAX, StartablePayment};
 use payment_protocol::Payment;
 use payment_protocol::cause::Cause;
 use payment_protocol::ids::SwitchName;
+use payment_protocol::port::SubmitProgress;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{AMOUNT_MINOR, Bank, OTHER_SWITCH, Stage, at, eur, profile};
@@ -289,7 +290,10 @@ async fn a_lost_workflow_run_is_resumed_at_each_open_payment_stage(pool: PgPool)
         assert_eq!(resumed.map(|s| s.payment.resume), resume, "{stage:?}");
     }
     let compensating = bank.payment_at(Stage::Accepted, "compensating").await;
-    bank.ledger.begin_cancel(&compensating.id, &Cause::Interrupted, false).await.unwrap();
+    bank.ledger
+        .begin_cancel(&compensating.id, &Cause::Interrupted, SubmitProgress::NotScheduled)
+        .await
+        .unwrap();
     let resumed = bank.ledger.resume(&compensating.id, compensating.id.as_str()).await.unwrap();
     assert_eq!(resumed.unwrap().payment.resume, 1, "a cause is recorded");
     bank.audit().await;

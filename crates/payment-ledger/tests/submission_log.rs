@@ -11,7 +11,7 @@ use payment_ledger::switch::submission_log::LookupKey;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::Cause;
 use payment_protocol::ids::AccountId;
-use payment_protocol::port::ReconcileOutcome;
+use payment_protocol::port::{ReconcileOutcome, SubmitProgress};
 use payment_protocol::profile::Strategy;
 use payment_protocol::reject::Reject;
 use payment_protocol::rules::{AttemptRuling, NotSent};
@@ -256,7 +256,7 @@ async fn s1_5_of_sixteen_concurrent_submits_to_an_account_one_is_sent(
 async fn an_ended_payment_takes_no_listed_transfer_for_its_own(pool: PgPool) {
     let bank = Bank::new(pool);
     let ended = bank.order_at(Stage::Sent, without_references(&bank, "ended", "DE-1")).await;
-    bank.ledger.begin_cancel(&ended.id, &Cause::SlaExpired, true).await.unwrap();
+    bank.ledger.begin_cancel(&ended.id, &Cause::SlaExpired, SubmitProgress::Scheduled).await.unwrap();
     bank.ledger.record_void(&ended.id, VoidReason::DeadlinePassed).await.unwrap();
     bank.ledger.release(&ended.id, &Cause::SlaExpired).await.unwrap();
     let later = bank.order_at(Stage::Sent, without_references(&bank, "later", "DE-1")).await;
@@ -273,7 +273,7 @@ async fn a_payment_that_may_have_sent_keeps_its_account_busy(pool: PgPool) {
     let bank = Bank::new(pool);
     let first = bank.order_at(Stage::Reserved, without_references(&bank, "first", "DE-1")).await;
     // The workflow scheduled a submit, and no attempt is recorded.
-    bank.ledger.begin_cancel(&first.id, &Cause::SlaExpired, true).await.unwrap();
+    bank.ledger.begin_cancel(&first.id, &Cause::SlaExpired, SubmitProgress::Scheduled).await.unwrap();
     let second = bank.order_at(Stage::Reserved, without_references(&bank, "second", "DE-1")).await;
     assert_eq!(bank.attempt(&second).await, AttemptRuling::NotSent(NotSent::AccountBusy));
 }

@@ -7,6 +7,7 @@ mod support;
 use futures::future::{join, join_all};
 use jiff::{SignedDuration, Timestamp};
 use payment_protocol::cause::Cause;
+use payment_protocol::port::SubmitProgress;
 use payment_protocol::reject::Reject;
 use payment_protocol::rules::AttemptRuling::{self, NotSent as No, Send, Settled};
 use payment_protocol::rules::NotSent;
@@ -81,7 +82,8 @@ async fn every_submit_attempt_sends_the_same_transfer(pool: PgPool) {
         assert_eq!(ruling, Send(n));
         assert_eq!(transfer.unwrap(), first, "attempt {n}");
     }
-    let begun = bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, false).await.unwrap();
+    let begun =
+        bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::NotScheduled).await.unwrap();
     assert_eq!((begun.never_sent, begun.deadline_ms), (false, Some(first.deadline.as_millisecond())));
     bank.audit().await;
 }
@@ -120,7 +122,10 @@ async fn the_next_submit_attempt_is_fenced_for_each_reason(pool: PgPool) {
     assert_eq!(bank.attempt(&cancelled).await, No(NotSent::CustomerCancel));
 
     let cancelling = bank.payment_at(Stage::Reserved, "cancelling").await;
-    bank.ledger.begin_cancel(&cancelling.id, &Cause::Interrupted, false).await.unwrap();
+    bank.ledger
+        .begin_cancel(&cancelling.id, &Cause::Interrupted, SubmitProgress::NotScheduled)
+        .await
+        .unwrap();
     assert_eq!(bank.attempt(&cancelling).await, No(NotSent::CancelStarted));
 
     let released = bank.payment_at(Stage::Reserved, "released").await;
@@ -216,7 +221,10 @@ async fn r23_nul_characters_in_the_switchs_answer_are_stored(pool: PgPool) {
         )
         .await
         .unwrap();
-    bank.ledger.begin_cancel(&p.id, &Cause::SubmitRefused { reason: reason() }, false).await.unwrap();
+    bank.ledger
+        .begin_cancel(&p.id, &Cause::SubmitRefused { reason: reason() }, SubmitProgress::NotScheduled)
+        .await
+        .unwrap();
     assert_eq!(bank.state(&p).await, "cancelling");
     bank.audit().await;
 }
@@ -256,8 +264,11 @@ async fn a_submit_attempt_concurrent_with_a_cancel_is_fenced_or_recorded(
     let bank = Bank::with_connections(options, connect, 4).await;
     for round in 0..40 {
         let p = bank.payment_at(Stage::Reserved, &format!("round {round}")).await;
-        let (ruling, begun) =
-            join(bank.attempt(&p), bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, false)).await;
+        let (ruling, begun) = join(
+            bank.attempt(&p),
+            bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::NotScheduled),
+        )
+        .await;
         let begun = begun.unwrap();
         match ruling {
             Send(1) => assert!(!begun.never_sent),

@@ -1,5 +1,7 @@
 //! The compensations of a payment: registered before the step they reverse, run last-in first-out (S0.14).
 
+use crate::port::SubmitProgress;
+
 /// The action that reverses a completed step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compensation {
@@ -13,14 +15,14 @@ pub enum Compensation {
 #[derive(Debug, Default)]
 pub struct Compensations {
     registered: Vec<Compensation>,
-    submit_scheduled: bool,
+    submit: SubmitProgress,
 }
 
 impl Compensations {
-    /// Every compensation, for a payment of which the completed steps are not known.
-    #[must_use]
-    pub fn all() -> Self {
-        Self { registered: vec![Compensation::Release, Compensation::Cancel], submit_scheduled: true }
+    /// Registers every compensation, for a payment of which the completed steps are not known. What is known of submit stays known.
+    pub fn register_all(&mut self) {
+        self.registered = vec![Compensation::Release, Compensation::Cancel];
+        self.submit = self.submit.max(SubmitProgress::Scheduled);
     }
 
     /// Registers a compensation; called before its step.
@@ -31,13 +33,18 @@ impl Compensations {
 
     /// Remembers that submit is scheduled; called before it.
     pub fn schedule_submit(&mut self) {
-        self.submit_scheduled = true;
+        self.submit = SubmitProgress::Scheduled;
     }
 
-    /// Whether a submit was scheduled, or may have been.
+    /// Remembers that the switch has the transfer.
+    pub fn accept_submit(&mut self) {
+        self.submit = SubmitProgress::Accepted;
+    }
+
+    /// How far submit got.
     #[must_use]
-    pub fn submit_scheduled(&self) -> bool {
-        self.submit_scheduled
+    pub fn submit_progress(&self) -> SubmitProgress {
+        self.submit
     }
 
     /// Takes the compensation that was registered last; `None` if all have been taken.

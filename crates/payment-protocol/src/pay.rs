@@ -97,7 +97,7 @@ async fn run_forward<P: PaymentPort>(
     }
 
     compensations.schedule_submit();
-    match submit(port, payment).await {
+    match submit(port, payment, compensations).await {
         Ok(confirmed) => confirm_and_debit(port, compensations, confirmed).await,
         Err(step) => step,
     }
@@ -136,13 +136,21 @@ async fn reserve<P: PaymentPort>(
 
 /// Runs the step submit. Key `{tx_id}:submit`; compensation: cancel, key `{tx_id}:comp-submit`.
 /// Unknown outcome: cancel, and follow the answer. Returns whether the switch has already reported SUCCESS.
-async fn submit<P: PaymentPort>(port: &P, payment: &Payment) -> Result<bool, NextStep> {
+async fn submit<P: PaymentPort>(
+    port: &P,
+    payment: &Payment,
+    compensations: &mut Compensations,
+) -> Result<bool, NextStep> {
     match port.submit().await {
         SubmitOutcome::Accepted => {
+            compensations.accept_submit();
             port.report_status(PaymentState::Submitted, "the switch accepted the transfer");
             Ok(false)
         }
-        SubmitOutcome::Settled => Ok(true),
+        SubmitOutcome::Settled => {
+            compensations.accept_submit();
+            Ok(true)
+        }
         SubmitOutcome::Refused { reason } => Err(NextStep::Compensate(Cause::SubmitRefused { reason })),
         // The single attempt may have arrived, and no other will be sent: the recorded reports decide (S0.11, D).
         SubmitOutcome::Unknown | SubmitOutcome::NotSent(NotSent::SecondAttemptForbidden)
@@ -196,7 +204,7 @@ async fn confirm_and_debit<P: PaymentPort>(
 
 /// Runs the steps of a recovery workflow: no reserve, no submit. Fence the reserve, cancel, follow the answer.
 async fn run_recovery<P: PaymentPort>(port: &P, compensations: &mut Compensations) -> NextStep {
-    *compensations = Compensations::all();
+    compensations.register_all();
     match port.fence_reserve().await {
         FenceOutcome::Open(cause) => NextStep::Compensate(cause.unwrap_or(Cause::Interrupted)),
         FenceOutcome::Ended(end) => already_ended(end),
@@ -317,7 +325,7 @@ async fn cancel_until_decided<P: PaymentPort>(
 ) -> CancelDecision {
     port.report_status(PaymentState::Cancelling, cause.code());
     loop {
-        match port.cancel(cause, compensations.submit_scheduled()).await {
+        match port.cancel(cause, compensations.submit_progress()).await {
             CancelOutcome::Void => return CancelDecision::Void,
             CancelOutcome::Settled | CancelOutcome::SuccessReported => {
                 match debit_or_recall(port, compensations).await {
@@ -395,7 +403,7 @@ async fn apply_decision<P: PaymentPort>(
     decision: &Decision,
     reason: OperatorReason,
 ) -> Result<FinalStatus, NextStep> {
-    Err(match port.apply_decision(decision, reason).await {
+    Err(match port.apply_decision(decision, reason, compensations.submit_progress()).await {
         DecisionOutcome::FinalStatus(final_status) => return Ok(final_status),
         DecisionOutcome::Settled => {
             port.report_status(PaymentState::Settled, "debited by an operator decision");
@@ -407,7 +415,7 @@ async fn apply_decision<P: PaymentPort>(
         }
         DecisionOutcome::Ended(end) => already_ended(end),
         DecisionOutcome::RetryCancel => {
-            *compensations = Compensations::all();
+            compensations.register_all();
             NextStep::Compensate(Cause::CancelRetriedByDecision)
         }
         // Applying the decision may have changed the state: record again that an operator is needed.
@@ -418,7 +426,7 @@ async fn apply_decision<P: PaymentPort>(
 /// The money will not leave, or the switch returned it: no cancel is needed. Every other compensation runs
 /// again, which its key allows.
 fn release_without_cancel(compensations: &mut Compensations, cause: Cause) -> NextStep {
-    *compensations = Compensations::all();
+    compensations.register_all();
     compensations.remove(Compensation::Cancel);
     NextStep::Compensate(cause)
 }

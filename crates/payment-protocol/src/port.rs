@@ -48,6 +48,18 @@ pub enum SubmitOutcome {
     Unknown,
 }
 
+/// How far submit got, as the workflow knows. Temporal's record outlives a commit that our database lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SubmitProgress {
+    /// The workflow scheduled no submit: nothing was sent.
+    #[default]
+    NotScheduled,
+    /// The workflow scheduled a submit, or does not know.
+    Scheduled,
+    /// The switch has the transfer: it answered so.
+    Accepted,
+}
+
 /// Outcome of reconciling a submit that got no answer with our own books (S0.11, reconcileSubmission).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReconcileOutcome {
@@ -223,9 +235,10 @@ pub trait PaymentPort {
     /// Unlocks the destination account. The lock service grants it to another payment only after this payment
     /// has ended.
     async fn unlock_account(&self);
-    /// Cancels at the switch until its answer decides or it reports SUCCESS. Key `{tx_id}:comp-submit`. `submit_scheduled`: this
-    /// workflow scheduled a submit, or does not know; "never sent" is then not believed without a recorded attempt.
-    async fn cancel(&self, cause: &Cause, submit_scheduled: bool) -> CancelOutcome;
+    /// Cancels at the switch until its answer decides or it reports SUCCESS. Key `{tx_id}:comp-submit`. `submit`: unless
+    /// this workflow knows that it scheduled none, "never sent" is not believed without a recorded attempt; after an acceptance that our
+    /// record has lost, "not found" is a contradiction.
+    async fn cancel(&self, cause: &Cause, submit: SubmitProgress) -> CancelOutcome;
     /// Debits the hold. Key `{tx_id}:debit`.
     async fn debit(&self) -> DebitOutcome;
     /// Asks the switch to return the money, until its answer decides. Key `{tx_id}:recall`.
@@ -237,7 +250,12 @@ pub trait PaymentPort {
     /// Waits for an inbox message, or until an operator is to be called again.
     async fn wait_until_event(&self) -> WaitOutcome;
     /// Applies an operator decision while the payment needs an operator for `reason`.
-    async fn apply_decision(&self, decision: &Decision, reason: OperatorReason) -> DecisionOutcome;
+    async fn apply_decision(
+        &self,
+        decision: &Decision,
+        reason: OperatorReason,
+        submit: SubmitProgress,
+    ) -> DecisionOutcome;
     /// Records that the payment needs an operator and raises an alert; returns what is recorded already.
     async fn needs_operator(&self, reason: OperatorReason) -> NeedsOperatorOutcome;
     /// Raises an alert.

@@ -8,6 +8,7 @@ use crate::cause::{Cause, ReserveRefusal};
 use crate::facts::{Facts, FinalStatus, HoldStatus, ReserveRecord};
 use crate::ids::RunId;
 use crate::money::Money;
+use crate::port::SubmitProgress;
 use crate::profile::{LateSettlement, SwitchProfile};
 use crate::reject::Reject;
 use crate::report::{Difference, ExpectedTransfer, SettledReport, compare};
@@ -429,12 +430,21 @@ pub fn never_sent(facts: &Facts) -> bool {
     facts.attempts == 0 && !facts.attempts_uncertain && !is_reported_unexpectedly(facts)
 }
 
-/// Whether a cancel that begins marks the payment as one whose record may lack attempts. `submit_scheduled`: the workflow scheduled a
-/// submit, or does not know, so the database may have lost the commit of an attempt. A report of the transfer says the same. What an
+/// Whether a cancel that begins marks the payment as one whose record may lack attempts. Unless the workflow
+/// knows that it scheduled no submit, the database may have lost the commit of an attempt. A report of the transfer says the same. What an
 /// answer of the switch proves depends on the age of the transfer, and only a marked payment without a recorded attempt has one.
 #[must_use]
-pub fn may_lack_attempts(facts: &Facts, submit_scheduled: bool) -> bool {
-    is_undecided(facts) && facts.attempts == 0 && (submit_scheduled || is_reported_unexpectedly(facts))
+pub fn may_lack_attempts(facts: &Facts, submit: SubmitProgress) -> bool {
+    let may_have_sent = submit != SubmitProgress::NotScheduled || is_reported_unexpectedly(facts);
+    is_undecided(facts) && facts.attempts == 0 && may_have_sent
+}
+
+/// Whether our record lacks the switch's acceptance that the workflow knows of, because the database lost its commit: it is written again
+/// before the cancel begins. `accepted`: whether one is recorded. A switch that says later that it does not know the transfer contradicts
+/// itself, and its word alone releases nothing.
+#[must_use]
+pub fn lacks_acceptance(facts: &Facts, accepted: bool, submit: SubmitProgress) -> bool {
+    is_undecided(facts) && !accepted && submit == SubmitProgress::Accepted
 }
 
 /// Ruling on a debit.

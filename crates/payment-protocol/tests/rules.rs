@@ -9,6 +9,7 @@ use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
 use payment_protocol::ids::{RunId, SwitchName};
+use payment_protocol::port::SubmitProgress;
 use payment_protocol::reject::{Reject, RejectMeaning};
 use payment_protocol::report::{Difference, ExpectedTransfer, SettledReport};
 use payment_protocol::rules::{
@@ -233,15 +234,31 @@ fn i16_a_reported_transfer_without_an_attempt_marks_the_payment() {
     let reported = Facts { reported_without_attempt: true, ..held() };
     let decided = Facts { final_status: Some(FinalStatus::Void), ..reported.clone() };
     let recorded = Facts { reported_without_attempt: true, ..sent() };
-    for (name, facts, submit_scheduled, expected) in [
-        ("nothing is known", held(), false, false),
-        ("a submit was scheduled", held(), true, true),
-        ("the switch reported the transfer", reported, false, true),
-        ("money of it came back", kept_return, false, true),
-        ("the switch decided", decided, true, false),
-        ("an attempt is recorded", recorded, true, false),
+    for (name, facts, submit, expected) in [
+        ("nothing is known", held(), SubmitProgress::NotScheduled, false),
+        ("a submit was scheduled", held(), SubmitProgress::Scheduled, true),
+        ("the switch accepted the transfer", held(), SubmitProgress::Accepted, true),
+        ("the switch reported the transfer", reported, SubmitProgress::NotScheduled, true),
+        ("money of it came back", kept_return, SubmitProgress::NotScheduled, true),
+        ("the switch decided", decided, SubmitProgress::Scheduled, false),
+        ("an attempt is recorded", recorded, SubmitProgress::Scheduled, false),
     ] {
-        assert_eq!(rules::may_lack_attempts(&facts, submit_scheduled), expected, "{name}");
+        assert_eq!(rules::may_lack_attempts(&facts, submit), expected, "{name}");
+    }
+}
+
+/// The workflow remembers an acceptance whose commit the database lost; before the switch's final answer it is written again.
+#[test]
+fn i14_a_lost_acceptance_is_known_to_the_workflow() {
+    let decided = Facts { final_status: Some(FinalStatus::Void), ..sent() };
+    for (name, facts, recorded, submit, expected) in [
+        ("lost", sent(), false, SubmitProgress::Accepted, true),
+        ("lost with its attempt", held(), false, SubmitProgress::Accepted, true),
+        ("recorded", sent(), true, SubmitProgress::Accepted, false),
+        ("no answer came", sent(), false, SubmitProgress::Scheduled, false),
+        ("the switch decided", decided, false, SubmitProgress::Accepted, false),
+    ] {
+        assert_eq!(rules::lacks_acceptance(&facts, recorded, submit), expected, "{name}");
     }
 }
 

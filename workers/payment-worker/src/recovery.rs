@@ -31,8 +31,11 @@ const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 enum Liveness {
     /// The workflow is running.
     Running,
-    /// The workflow ended by itself.
-    Ended,
+    /// The workflow ended by itself; `settled`: without an error.
+    Ended {
+        /// The customer was charged, or the bank.
+        settled: bool,
+    },
     /// The workflow was ended by others, or Temporal has none with this id.
     Lost,
     /// No answer about this workflow: it may be running.
@@ -96,8 +99,9 @@ impl Starter<'_> {
         match self.liveness(&idle.workflow_id).await {
             Liveness::Running => return Ok(()),
             Liveness::Unknown(detail) => return Err(detail),
-            Liveness::Ended => {
-                let marked = self.ledger.mark_ended_workflow(&idle.payment_id, &idle.workflow_id).await;
+            Liveness::Ended { settled } => {
+                let marked =
+                    self.ledger.mark_ended_workflow(&idle.payment_id, &idle.workflow_id, settled).await;
                 marked.map_err(|error| describe(&error))?;
             }
             Liveness::Lost => {}
@@ -135,7 +139,8 @@ impl Starter<'_> {
     async fn liveness(&self, workflow_id: &str) -> Liveness {
         use WorkflowExecutionStatus::{Canceled, Completed, Failed, Terminated, TimedOut};
         match self.workflow_status(workflow_id).await {
-            Ok(Some(Completed | Failed)) => Liveness::Ended,
+            Ok(Some(Completed)) => Liveness::Ended { settled: true },
+            Ok(Some(Failed)) => Liveness::Ended { settled: false },
             Ok(None | Some(Canceled | Terminated | TimedOut)) => Liveness::Lost,
             Ok(Some(_)) => Liveness::Running,
             Err(detail) => Liveness::Unknown(detail),

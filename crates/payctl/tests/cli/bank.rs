@@ -18,7 +18,7 @@ use payment_protocol::ids::{
 use payment_protocol::inbox::CallbackStatus;
 use payment_protocol::keys;
 use payment_protocol::money::{Money, parse_currency};
-use payment_protocol::port::{DebitOutcome, ReserveOutcome};
+use payment_protocol::port::{DebitOutcome, ReserveOutcome, SubmitProgress};
 use payment_protocol::submit::SendAnswer;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -171,7 +171,7 @@ impl Bank {
     /// A submitted payment that became void and was released.
     pub(crate) async fn released(&self, key: &str) -> SamplePayment {
         let sample = self.submitted(key).await;
-        self.ledger.begin_cancel(&sample.id, &Cause::SlaExpired, false).await.unwrap();
+        self.ledger.begin_cancel(&sample.id, &Cause::SlaExpired, SubmitProgress::NotScheduled).await.unwrap();
         self.ledger.record_void(&sample.id, VoidReason::Cancelled).await.unwrap();
         self.ledger.release(&sample.id, &Cause::SlaExpired).await.unwrap();
         sample

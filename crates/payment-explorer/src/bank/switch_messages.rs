@@ -5,7 +5,7 @@ use std::rc::Rc;
 use payment_protocol::cancel::{CancelContext, VoidReason};
 use payment_protocol::cause::Cause;
 use payment_protocol::facts::FinalStatus;
-use payment_protocol::port::ReconcileOutcome;
+use payment_protocol::port::{ReconcileOutcome, SubmitProgress};
 use payment_protocol::reject::Reject;
 use payment_protocol::report::{Difference, ExpectedTransfer, SettledReport};
 use payment_protocol::rules::{self, AskRuling, AttemptRuling, FinalStatusRuling, NotSent};
@@ -133,9 +133,10 @@ impl Bank {
         profile: &SwitchProfile,
         cause: &Cause,
         deadline_ms: i64,
-        submit_scheduled: bool,
+        submit: SubmitProgress,
     ) -> CancelContext {
-        self.attempts_uncertain |= rules::may_lack_attempts(&self.facts_now(), submit_scheduled);
+        self.restore_acceptance(submit);
+        self.attempts_uncertain |= rules::may_lack_attempts(&self.facts_now(), submit);
         let facts = self.facts_now();
         let context = CancelContext {
             end: facts.state.end(),
@@ -151,6 +152,20 @@ impl Bank {
             self.begin_compensation(cause);
         }
         context
+    }
+
+    /// Writes the record of the switch's acceptance again if it is lost, and of its attempt if that is gone, too.
+    pub fn restore_acceptance(&mut self, submit: SubmitProgress) {
+        if !rules::lacks_acceptance(&self.facts_now(), self.is_accepted(), submit) {
+            return;
+        }
+        if self.log != Some(LoggedSubmission::Pending) {
+            self.attempts += 1;
+            self.attempts_uncertain = true;
+            self.open_exception(Exception::AttemptRecordLost);
+        }
+        self.log = Some(LoggedSubmission::Accepted);
+        self.accepted = true;
     }
 
     /// Records the cause, unless one is recorded, and that the payment is cancelling.

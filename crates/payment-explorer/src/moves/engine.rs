@@ -1,7 +1,7 @@
 //! The moves of Temporal and the starter: starts, signals, cancellations, losses of every kind.
 
 use payment_protocol::cause::ReserveRefusal;
-use payment_protocol::port::WaitOutcome;
+use payment_protocol::port::{SubmitProgress, WaitOutcome};
 
 use super::collector::MoveList;
 use super::older;
@@ -144,6 +144,9 @@ fn recover(list: &mut MoveList<'_>) {
     list.benign(
         |next| {
             next.bank.attempts_uncertain |= has_ended;
+            if let WorkflowState::Closed(Ok(())) = list.from.workflow {
+                next.bank.restore_acceptance(SubmitProgress::Accepted);
+            }
             if let Some(forward) = next.bank.resume() {
                 let n = next.bank.resumes;
                 run_workflow(next, n, if forward { 0 } else { n });

@@ -80,14 +80,14 @@ impl Observation {
     ) {
         let activity = match call {
             PortCall::Submit => Some(Activity::Submit),
-            PortCall::Cancel(cause, submit_scheduled) => {
+            PortCall::Cancel(cause, submit) => {
                 self.inbox = true;
-                Some(Activity::Cancel(cause.clone(), *submit_scheduled))
+                Some(Activity::Cancel(cause.clone(), *submit))
             }
             PortCall::Recall => Some(Activity::Recall),
             PortCall::Debit if model.confirms_by_query() => Some(Activity::Debit),
-            PortCall::ApplyDecision(decision, reason) => {
-                Some(Activity::ApplyDecision(decision.clone(), *reason))
+            PortCall::ApplyDecision(decision, reason, submit) => {
+                Some(Activity::ApplyDecision(decision.clone(), *reason, *submit))
             }
             PortCall::WaitWithinSla | PortCall::WaitUntilEvent => {
                 (self.inbox, self.customer) = (true, true);

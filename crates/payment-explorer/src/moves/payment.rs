@@ -44,19 +44,19 @@ fn present_call(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortC
             let undecided = silent || reads_back && read_back::is_undecided(list.from);
             reply_early(list, call, unknown, !undecided, "submit's time budget is used up");
         }
-        PortCall::Cancel(cause, submit_scheduled) => {
+        PortCall::Cancel(cause, submit) => {
             let success = running.inbox.iter().position(|event| *event == WaitOutcome::SuccessReported);
             if let Some(at) = success {
                 let reply = PortReply::Cancel(CancelOutcome::SuccessReported);
                 reply_from_inbox(list, call, at, reply);
             } else {
-                attempt(list, running, call, Activity::Cancel(cause.clone(), *submit_scheduled));
+                attempt(list, running, call, Activity::Cancel(cause.clone(), *submit));
             }
         }
         PortCall::Recall => attempt(list, running, call, Activity::Recall),
         PortCall::Debit if list.model.confirms_by_query() => attempt(list, running, call, Activity::Debit),
-        PortCall::ApplyDecision(decision, reason) => {
-            attempt(list, running, call, Activity::ApplyDecision(decision.clone(), *reason));
+        PortCall::ApplyDecision(decision, reason, submit) => {
+            attempt(list, running, call, Activity::ApplyDecision(decision.clone(), *reason, *submit));
         }
         PortCall::WaitWithinSla | PortCall::WaitUntilEvent => wait(list, running, call),
         PortCall::Lock => lock(list, running),

@@ -7,17 +7,20 @@ use payment_protocol::cancel::CancelContext;
 use payment_protocol::cause::Cause;
 use payment_protocol::facts::Facts;
 use payment_protocol::ids::PaymentId;
+use payment_protocol::port::SubmitProgress;
 use payment_protocol::rules::{self, AskRuling};
 use sqlx::PgConnection;
 
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::release::write_cause;
+use crate::steps::submit::restore_acceptance;
+use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
 
 impl Ledger {
     /// Marks the payment as cancelling for `cause` (the first recorded cause is kept) and returns what the cancel has to know.
-    /// `submit_scheduled`: the workflow scheduled a submit, or does not know. A payment whose record may lack attempts is marked, so
-    /// that "never sent" is not believed.
+    /// A payment whose record may lack attempts, because of how far `submit` got, is marked, so that "never sent" is not believed. An
+    /// acceptance that the record lacks is written again.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -25,11 +28,17 @@ impl Ledger {
         &self,
         payment_id: &PaymentId,
         cause: &Cause,
-        submit_scheduled: bool,
+        submit: SubmitProgress,
     ) -> Result<CancelContext, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let mut locked = lock_payment(&mut tx, payment_id).await?;
-        if !locked.facts.attempts_uncertain && rules::may_lack_attempts(&locked.facts, submit_scheduled) {
+        let mut accepted = is_accepted(&mut tx, &locked).await?;
+        if rules::lacks_acceptance(&locked.facts, accepted, submit) {
+            restore_acceptance(&mut tx, &locked).await?;
+            locked = lock_payment(&mut tx, payment_id).await?;
+            accepted = true;
+        }
+        if !locked.facts.attempts_uncertain && rules::may_lack_attempts(&locked.facts, submit) {
             sqlx::query!(
                 "UPDATE payments SET attempts_uncertain = true WHERE payment_id = $1",
                 payment_id.as_str(),
@@ -43,7 +52,7 @@ impl Ledger {
             end: facts.state.end(),
             final_status: facts.final_status,
             never_sent: rules::never_sent(facts),
-            accepted: is_accepted(&mut tx, &locked).await?,
+            accepted,
             has_doubtful_success: rules::has_doubtful_success(facts),
             may_have_other_id: locked.may_have_other_id(),
             deadline_ms: locked.submit_deadline.map(|at| at.as_millisecond()),

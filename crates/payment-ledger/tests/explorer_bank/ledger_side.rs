@@ -10,7 +10,7 @@ use payment_protocol::cancel::CancelContext;
 use payment_protocol::cause::Cause;
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::ids::{DecisionId, EventId, SwitchName, TxId};
-use payment_protocol::port::ReleaseOutcome;
+use payment_protocol::port::{ReleaseOutcome, SubmitProgress};
 use payment_protocol::profile::{ConfirmByQuery, Strategy};
 use payment_protocol::reject::RejectMeaning;
 use payment_protocol::report::SettledReport;
@@ -219,7 +219,7 @@ impl<'a> LedgerSide<'a> {
         let id = &sample.id;
         match op {
             Op::BeginCancel(cause) => {
-                begun(&ledger.begin_cancel(id, cause, is_submit_scheduled(cause)).await.unwrap())
+                begun(&ledger.begin_cancel(id, cause, submit_progress(cause)).await.unwrap())
             }
             Op::TransferId(at) => {
                 debug(&ledger.record_transfer_id(id, &format!("transfer {at}")).await.unwrap())
@@ -364,9 +364,14 @@ fn profile_of(strategy: Strategy) -> SwitchProfile {
     }
 }
 
-/// A customer's cancel arrives after the submit was scheduled, an expired SLA in this test before.
-pub(crate) fn is_submit_scheduled(cause: &Cause) -> bool {
-    *cause == Cause::CustomerCancel
+/// In this test a customer's cancel arrives after the submit was scheduled, an interruption after the switch accepted, and an expired SLA
+/// before.
+pub(crate) fn submit_progress(cause: &Cause) -> SubmitProgress {
+    match cause {
+        Cause::CustomerCancel => SubmitProgress::Scheduled,
+        Cause::Interrupted => SubmitProgress::Accepted,
+        _ => SubmitProgress::NotScheduled,
+    }
 }
 
 /// The outcome of a decision that its workflow did not apply.

@@ -142,7 +142,7 @@ fn start_op() -> impl Strategy<Value = Op> {
 }
 
 fn end_op() -> impl Strategy<Value = Op> {
-    let causes = [Cause::SlaExpired, Cause::CustomerCancel];
+    let causes = [Cause::SlaExpired, Cause::CustomerCancel, Cause::Interrupted];
     let messages = [
         Message::Success,
         Message::OtherAmount,

@@ -15,7 +15,7 @@ use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{DebitByDecisionRuling, DecisionRefusal, ReleaseByDecisionRuling};
 
 use crate::ledger_side::{
-    DEAD, Known, LedgerSide, begun, debug, event, is_submit_scheduled, other_amount, other_switch, refused,
+    DEAD, Known, LedgerSide, begun, debug, event, other_amount, other_switch, refused, submit_progress,
     variant,
 };
 use crate::op::{Message, Op};
@@ -172,7 +172,7 @@ impl SimulatedSide {
             }
             Op::Reconcile => variant(&bank.reconcile_submission()),
             Op::BeginCancel(cause) => {
-                begun(&bank.begin_cancel(&of.profile, cause, 0, is_submit_scheduled(cause)))
+                begun(&bank.begin_cancel(&of.profile, cause, 0, submit_progress(cause)))
             }
             Op::BeginQuery => debug(&bank.begin_query(&of.profile, 0)),
             Op::QueriedSettled => debug(&bank.record_settled(of, report)),

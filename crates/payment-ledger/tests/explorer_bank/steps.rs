@@ -61,7 +61,10 @@ const NOT_COMPARED: &[(&str, &str)] = &[
     ("wake_starters", "a notification without a record"),
     ("alert", "a notification of operators, which no rule reads"),
     ("record_start_rejection", "counts, and then does what needs_operator does, which is compared"),
-    ("mark_ended_workflow", "sets the mark of mark_open_payments, which is compared, for one payment"),
+    (
+        "mark_ended_workflow",
+        "sets the mark of mark_open_payments and writes the acceptance of begin_cancel, which are compared",
+    ),
     ("bound_deadline", "a time of the switch's clock; the explorer has phases of the clock instead"),
 ];
 

@@ -8,6 +8,7 @@ use payment_ledger::switch::inbox::CancelRequestOutcome;
 use payment_protocol::PaymentState;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::facts::RecallRecord;
+use payment_protocol::port::SubmitProgress;
 
 use crate::model::{Modelled, ModelledAccount};
 use crate::support::{
@@ -138,7 +139,10 @@ impl SideBySide {
                 (format!("{ruling:?}"), payments[p].attempt(n))
             }
             Op::BeginCancel(p, c) => {
-                let begun = ledger.begin_cancel(&samples[p].id, &CAUSES[c], false).await.unwrap();
+                let begun = ledger
+                    .begin_cancel(&samples[p].id, &CAUSES[c], SubmitProgress::NotScheduled)
+                    .await
+                    .unwrap();
                 let end = begun.end.map(|end| format!("{end:?}"));
                 let final_status = begun.final_status.map(|final_status| format!("{final_status:?}"));
                 let actual = format!("{end:?} {final_status:?} {}", begun.never_sent);

@@ -4,7 +4,7 @@ use payment_ledger::switch::callbacks::Callback;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::facts::RecallRecord;
-use payment_protocol::port::{DebitOutcome, ReserveOutcome};
+use payment_protocol::port::{DebitOutcome, ReserveOutcome, SubmitProgress};
 
 use super::samples::{AMOUNT_MINOR, event, success};
 use super::{Bank, Sample};
@@ -67,7 +67,10 @@ impl Bank {
             }
             Stage::Cancelling => {
                 Box::pin(self.advance(p, Stage::Sent)).await;
-                self.ledger.begin_cancel(&p.id, &Cause::SlaExpired, false).await.unwrap();
+                self.ledger
+                    .begin_cancel(&p.id, &Cause::SlaExpired, SubmitProgress::NotScheduled)
+                    .await
+                    .unwrap();
             }
             Stage::Differing => {
                 Box::pin(self.advance(p, Stage::Sent)).await;

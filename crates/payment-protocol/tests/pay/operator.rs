@@ -55,7 +55,7 @@ fn an_undecidable_cancel_keeps_the_hold_and_needs_an_operator() {
         OperatorReason::NoCancelOrQuery,
     ] {
         let undecidable = vec![HELD, ACCEPTED, SLA, cancel(CancelOutcome::Undecidable(reason))];
-        let calls = format!("reserve submit wait cancel:sla_expired operator:{reason}");
+        let calls = format!("reserve submit wait cancel:sla_expired:accepted operator:{reason}");
         let (end, called, _) = run_script(0, undecidable.clone());
         assert_eq!((end.as_str(), &called), ("waits", &calls));
         let (end, called, _) = run_script(0, [undecidable, vec![failure(), SUCCESS, DEBITED]].concat());
@@ -65,7 +65,7 @@ fn an_undecidable_cancel_keeps_the_hold_and_needs_an_operator() {
     let (end, called, _) = run_script(0, differs);
     assert_eq!(
         (end.as_str(), called.as_str()),
-        ("waits", "reserve submit wait cancel:sla_expired operator:confirmation_mismatch")
+        ("waits", "reserve submit wait cancel:sla_expired:accepted operator:confirmation_mismatch")
     );
 }
 
@@ -78,7 +78,7 @@ fn a_late_final_status_advances_a_payment_that_needs_an_operator() {
     let written = || Reply::Wait(WaitOutcome::FinalStatusRecorded);
     let call_due = || Reply::Wait(WaitOutcome::OperatorCallDue);
     let needs_operator = |rest: Vec<Reply>| [vec![HELD, ACCEPTED, SLA, undecidable()], rest].concat();
-    const BEFORE: &str = "reserve submit wait cancel:sla_expired operator:switch_retention_expired";
+    const BEFORE: &str = "reserve submit wait cancel:sla_expired:accepted operator:switch_retention_expired";
     let debited = || Reply::Debit(DebitOutcome::Done);
     let back = || released(Cause::SlaExpired);
     let ended = Reply::NeedsOperator(NeedsOperatorOutcome::Ended(FinalState::Failed));
@@ -131,7 +131,7 @@ fn a_late_final_status_advances_a_payment_that_needs_an_operator() {
         assert_eq!(end, "waits");
         assert_eq!(
             calls,
-            "reserve submit wait cancel:sla_expired release:sla_expired alert:no operator:compensation_failed await operator:compensation_failed"
+            "reserve submit wait cancel:sla_expired:accepted release:sla_expired alert:no operator:compensation_failed await operator:compensation_failed"
         );
     }
 }
@@ -144,7 +144,7 @@ fn r6_a_failed_release_raises_an_alert_and_needs_an_operator() {
     check(0, vec![
         (vec![Reply::Reserve(ReserveOutcome::Unknown), VOID, release_failed()], "waits", "reserve cancel:reserve_unknown release:reserve_unknown alert:no operator:compensation_failed"),
         (vec![HELD, submit_refused(), VOID, release_failed()],                  "waits", "reserve submit cancel:submit_refused release:submit_refused alert:no operator:compensation_failed"),
-        (vec![HELD, ACCEPTED, SLA, VOID, release_failed(), SUCCESS],            "waits", "reserve submit wait cancel:sla_expired release:sla_expired alert:no operator:compensation_failed await"),
+        (vec![HELD, ACCEPTED, SLA, VOID, release_failed(), SUCCESS],            "waits", "reserve submit wait cancel:sla_expired:accepted release:sla_expired alert:no operator:compensation_failed await"),
     ]);
 }
 
@@ -158,7 +158,7 @@ fn an_operator_decision_applies_while_the_payment_needs_an_operator() {
         vec![HELD, ACCEPTED, SLA, cancel(CancelOutcome::Undecidable(OperatorReason::NotFoundIsInconclusive))]
     };
     let applied = Reply::ApplyDecision;
-    let before = "reserve submit wait cancel:sla_expired operator:not_found_is_inconclusive await";
+    let before = "reserve submit wait cancel:sla_expired:accepted operator:not_found_is_inconclusive await";
     #[rustfmt::skip]
     let table = [
         (vec![decided(Action::Debit), applied(DecisionOutcome::Settled)], "settled", "decision:debit:not_found_is_inconclusive"),
@@ -170,7 +170,7 @@ fn an_operator_decision_applies_while_the_payment_needs_an_operator() {
         (vec![decided(Action::Debit), applied(DecisionOutcome::FinalStatus(FinalStatus::Void)), released(Cause::SlaExpired)],
             "compensated:sla_expired", "decision:debit:not_found_is_inconclusive release:interrupted"),
         (vec![decided(Action::RetryCancel), applied(DecisionOutcome::RetryCancel), VOID, released(Cause::SlaExpired)],
-            "compensated:sla_expired", "decision:retry_cancel:not_found_is_inconclusive cancel:cancel_retried_by_decision release:cancel_retried_by_decision"),
+            "compensated:sla_expired", "decision:retry_cancel:not_found_is_inconclusive cancel:cancel_retried_by_decision:accepted release:cancel_retried_by_decision"),
         // Refused: the payment needs an operator as before, and a SUCCESS still moves it.
         (vec![decided(Action::Debit), applied(DecisionOutcome::Refused { detail: "pending".into() }), SUCCESS, DEBITED],
             "settled", "decision:debit:not_found_is_inconclusive operator:not_found_is_inconclusive await debit"),

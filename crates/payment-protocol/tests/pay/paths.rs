@@ -94,21 +94,21 @@ fn s0_9_path_b_a_missing_confirmation_follows_the_cancel_answer() {
     let waited = |event, then: Vec<Reply>| [vec![HELD, ACCEPTED, event], then].concat();
     #[rustfmt::skip]
     check(0, vec![
-        (waited(SLA, vec![VOID, released(Cause::SlaExpired)]),                  "compensated:sla_expired",      "reserve submit wait cancel:sla_expired release:sla_expired"),
-        (waited(failure(), vec![VOID, released(closed())]),                     "compensated:failure_reported", "reserve submit wait cancel:failure_reported release:failure_reported"),
-        (waited(CANCEL, vec![VOID, released(Cause::CustomerCancel)]),           "compensated:customer_cancel",  "reserve submit wait cancel:customer_cancel release:customer_cancel"),
+        (waited(SLA, vec![VOID, released(Cause::SlaExpired)]),                  "compensated:sla_expired",      "reserve submit wait cancel:sla_expired:accepted release:sla_expired"),
+        (waited(failure(), vec![VOID, released(closed())]),                     "compensated:failure_reported", "reserve submit wait cancel:failure_reported:accepted release:failure_reported"),
+        (waited(CANCEL, vec![VOID, released(Cause::CustomerCancel)]),           "compensated:customer_cancel",  "reserve submit wait cancel:customer_cancel:accepted release:customer_cancel"),
         // Settled at the switch: debit.
-        (waited(SLA, vec![cancel(CancelOutcome::Settled), DEBITED]),            "settled",                      "reserve submit wait cancel:sla_expired debit"),
-        (waited(CANCEL, vec![cancel(CancelOutcome::SuccessReported), DEBITED]), "settled",                      "reserve submit wait cancel:customer_cancel debit"),
-        (waited(failure(), vec![cancel(CancelOutcome::Settled), DEBITED]),      "settled",                      "reserve submit wait cancel:failure_reported debit"),
+        (waited(SLA, vec![cancel(CancelOutcome::Settled), DEBITED]),            "settled",                      "reserve submit wait cancel:sla_expired:accepted debit"),
+        (waited(CANCEL, vec![cancel(CancelOutcome::SuccessReported), DEBITED]), "settled",                      "reserve submit wait cancel:customer_cancel:accepted debit"),
+        (waited(failure(), vec![cancel(CancelOutcome::Settled), DEBITED]),      "settled",                      "reserve submit wait cancel:failure_reported:accepted debit"),
         // A SUCCESS of another transfer changes nothing: cancel again.
         (waited(SLA, vec![cancel(CancelOutcome::SuccessReported), UNCONFIRMED, VOID, released(Cause::SlaExpired)]),
-                                                                         "compensated:sla_expired",       "reserve submit wait cancel:sla_expired debit cancel:sla_expired release:sla_expired"),
+                                                                         "compensated:sla_expired",       "reserve submit wait cancel:sla_expired:accepted debit cancel:sla_expired:accepted release:sla_expired"),
         // The payment has ended in the meantime.
-        (waited(SLA, vec![cancel(CancelOutcome::Ended(FinalState::Settled))]),  "settled",                      "reserve submit wait cancel:sla_expired"),
-        (waited(SLA, vec![cancel(CancelOutcome::Ended(FinalState::Failed))]),   "ended:failed",                 "reserve submit wait cancel:sla_expired"),
+        (waited(SLA, vec![cancel(CancelOutcome::Ended(FinalState::Settled))]),  "settled",                      "reserve submit wait cancel:sla_expired:accepted"),
+        (waited(SLA, vec![cancel(CancelOutcome::Ended(FinalState::Failed))]),   "ended:failed",                 "reserve submit wait cancel:sla_expired:accepted"),
         // The ledger recorded an earlier cause, which names the final state.
-        (waited(SLA, vec![VOID, released(Cause::CustomerCancel)]),              "compensated:customer_cancel",  "reserve submit wait cancel:sla_expired release:sla_expired"),
+        (waited(SLA, vec![VOID, released(Cause::CustomerCancel)]),              "compensated:customer_cancel",  "reserve submit wait cancel:sla_expired:accepted release:sla_expired"),
     ]);
 }
 
@@ -120,7 +120,7 @@ fn a_success_of_another_transfer_does_not_stop_the_sla_timer() {
         (vec![HELD, ACCEPTED, SUCCESS, UNCONFIRMED],                                       "waits",   "reserve submit wait debit"),
         (vec![HELD, ACCEPTED, SUCCESS, UNCONFIRMED, SUCCESS, DEBITED],                     "settled", "reserve submit wait debit wait debit"),
         (vec![HELD, ACCEPTED, SUCCESS, UNCONFIRMED, SLA, VOID, released(Cause::SlaExpired)],
-                                                                                       "compensated:sla_expired", "reserve submit wait debit wait cancel:sla_expired release:sla_expired"),
+                                                                                       "compensated:sla_expired", "reserve submit wait debit wait cancel:sla_expired:accepted release:sla_expired"),
         (vec![HELD, Reply::Submit(SubmitOutcome::Settled), UNCONFIRMED, SUCCESS, DEBITED], "settled", "reserve submit debit wait debit"),
     ]);
 }
@@ -144,8 +144,8 @@ fn s0_10_path_c_a_refused_debit_follows_the_recall_answer() {
         (confirmed(vec![no(), SUCCESS, failure(), CANCEL]),       "waits",                     "reserve submit wait debit recall operator:recall_refused await await await"),
         (confirmed(vec![cannot(), SUCCESS]),                      "waits",                     "reserve submit wait debit recall operator:recall_unsupported await"),
         // While cancelling: the first cause names the final state.
-        (cancelling(vec![RECALLED, released(Cause::SlaExpired)]), "compensated:sla_expired",   "reserve submit wait cancel:sla_expired debit recall release:sla_expired"),
-        (cancelling(vec![no()]),                                  "waits",                     "reserve submit wait cancel:sla_expired debit recall operator:recall_refused"),
+        (cancelling(vec![RECALLED, released(Cause::SlaExpired)]), "compensated:sla_expired",   "reserve submit wait cancel:sla_expired:accepted debit recall release:sla_expired"),
+        (cancelling(vec![no()]),                                  "waits",                     "reserve submit wait cancel:sla_expired:accepted debit recall operator:recall_refused"),
     ]);
 }
 
@@ -167,7 +167,7 @@ fn money_that_came_back_before_the_debit_is_released() {
     check(0, vec![
         (forward,    "compensated:returned",    "reserve submit wait debit release:returned"),
         (recorded,   "compensated:returned",    "reserve submit wait debit release:returned"),
-        (cancelling, "compensated:sla_expired", "reserve submit wait cancel:sla_expired debit release:sla_expired"),
+        (cancelling, "compensated:sla_expired", "reserve submit wait cancel:sla_expired:accepted debit release:sla_expired"),
     ]);
 }
 

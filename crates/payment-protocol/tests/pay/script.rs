@@ -11,7 +11,8 @@ use payment_protocol::pay::pay;
 use payment_protocol::payment::InvalidPayment;
 use payment_protocol::port::{
     AccountLockOutcome, CancelOutcome, DebitOutcome, FenceOutcome, NeedsOperatorOutcome, OperatorAlert,
-    PaymentPort, RecallOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
+    PaymentPort, RecallOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome,
+    SubmitProgress, WaitOutcome,
 };
 use payment_protocol::state::PaymentState;
 
@@ -82,13 +83,22 @@ impl PaymentPort for Script {
         self.calls.borrow_mut().push("unlock".into());
     }
 
-    async fn apply_decision(&self, decision: &Decision, reason: OperatorReason) -> DecisionOutcome {
+    async fn apply_decision(
+        &self,
+        decision: &Decision,
+        reason: OperatorReason,
+        _: SubmitProgress,
+    ) -> DecisionOutcome {
         next!(self, ApplyDecision, format!("decision:{}:{reason}", decision.action))
     }
 
-    async fn cancel(&self, cause: &Cause, submit_scheduled: bool) -> CancelOutcome {
-        // The compensations show whether the transfer may have been sent: only a cancel before submit is marked.
-        let mark = if submit_scheduled { "" } else { ":unsent" };
+    async fn cancel(&self, cause: &Cause, submit: SubmitProgress) -> CancelOutcome {
+        // The compensations show how far submit got.
+        let mark = match submit {
+            SubmitProgress::NotScheduled => ":unsent",
+            SubmitProgress::Scheduled => "",
+            SubmitProgress::Accepted => ":accepted",
+        };
         next!(self, Cancel, format!("cancel:{}{mark}", cause.code()))
     }
 

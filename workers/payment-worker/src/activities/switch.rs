@@ -17,7 +17,7 @@ use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{self, Decision, DecisionOutcome};
 use payment_protocol::ids::{PaymentId, RunId, SwitchName};
 use payment_protocol::poll::{self, Awaited, PollOutcome};
-use payment_protocol::port::{CancelOutcome, RecallOutcome, SubmitOutcome, WaitOutcome};
+use payment_protocol::port::{CancelOutcome, RecallOutcome, SubmitOutcome, SubmitProgress, WaitOutcome};
 use payment_protocol::recall::{self, RecallAttemptOutcome};
 use payment_protocol::submit::{self, SubmitAttemptOutcome};
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,19 @@ pub struct CancelInput {
     pub cause: Cause,
     /// Whether the workflow scheduled a submit, or does not know.
     pub submit_scheduled: bool,
+    /// Whether the switch accepted the transfer. Workflows of an older release do not say.
+    #[serde(default)]
+    pub submit_accepted: bool,
+}
+
+impl CancelInput {
+    fn submit_progress(&self) -> SubmitProgress {
+        match (self.submit_accepted, self.submit_scheduled) {
+            (true, _) => SubmitProgress::Accepted,
+            (false, true) => SubmitProgress::Scheduled,
+            (false, false) => SubmitProgress::NotScheduled,
+        }
+    }
 }
 
 /// Input of poll.
@@ -64,6 +77,9 @@ pub struct ApplyDecisionInput {
     pub decision: Decision,
     /// Why the payment needs an operator.
     pub reason: OperatorReason,
+    /// Whether the switch accepted the transfer, as the workflow knows. Workflows of an older release do not say.
+    #[serde(default)]
+    pub submit_accepted: bool,
 }
 
 /// Dependencies of the switch activities, shared by all activities of this process.
@@ -268,7 +284,8 @@ impl SwitchActivities {
     ) -> Result<CancelOutcome, ActivityError> {
         let payment = self.payment(&input.payment_id).await?;
         let session = self.session(&payment);
-        let adapter = CancelAdapter::for_cancel(session, input.cause, input.submit_scheduled);
+        let submit = input.submit_progress();
+        let adapter = CancelAdapter::for_cancel(session, input.cause, submit);
         let attempted = unless_cancelled(&ctx, cancel::attempt(&adapter, &payment)).await?;
         let attempted = match attempted {
             Ok(attempted) => attempted,
@@ -347,9 +364,9 @@ impl SwitchActivities {
         ctx: ActivityContext,
         input: ApplyDecisionInput,
     ) -> Result<DecisionOutcome, ActivityError> {
-        let ApplyDecisionInput { payment_id, decision, reason } = &input;
+        let ApplyDecisionInput { payment_id, decision, reason, submit_accepted } = &input;
         let payment = self.payment(payment_id).await?;
-        let adapter = CancelAdapter::for_decision(self.session(&payment), decision);
+        let adapter = CancelAdapter::for_decision(self.session(&payment), decision, *submit_accepted);
         let applied = decision::apply_decision(&adapter, &payment, decision, *reason);
         let outcome = match unless_cancelled(&ctx, applied).await? {
             // A repeat never succeeds: the operators read why, and may decide again.

@@ -8,6 +8,7 @@ use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::cancel::{CancelAnswer, CancelContext, CancelPort, SwitchResponse, VoidReason};
 use payment_protocol::cause::Cause;
 use payment_protocol::keys::{CompensationKey, Reference};
+use payment_protocol::port::SubmitProgress;
 use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{AskRuling, FinalStatusRuling};
 use payment_protocol::submit::QueryAnswer;
@@ -20,8 +21,8 @@ pub(crate) struct CancelAdapter<'a, D = ()> {
     pub(crate) decision: D,
     /// Why the payment is compensated, if a cancel begins.
     cause: Cause,
-    /// Whether the workflow scheduled a submit, or does not know.
-    submit_scheduled: bool,
+    /// How far submit got, as the workflow knows.
+    submit: SubmitProgress,
     /// The source with which a SUCCESS is recorded.
     source: FinalStatusSource,
     /// Whether the statement was read last, and not the query.
@@ -30,13 +31,13 @@ pub(crate) struct CancelAdapter<'a, D = ()> {
 
 impl<'a> CancelAdapter<'a> {
     /// The port of one cancel attempt.
-    pub(crate) fn for_cancel(session: SwitchSession<'a>, cause: Cause, submit_scheduled: bool) -> Self {
-        Self { submit_scheduled, ..Self::new(session, (), cause, FinalStatusSource::Cancel) }
+    pub(crate) fn for_cancel(session: SwitchSession<'a>, cause: Cause, submit: SubmitProgress) -> Self {
+        Self::new(session, (), cause, submit, FinalStatusSource::Cancel)
     }
 
-    /// The port of one poll, which compensates nothing.
+    /// The port of one poll, which compensates nothing and does not know what the workflow sent.
     pub(crate) fn for_poll(session: SwitchSession<'a>) -> Self {
-        Self::new(session, (), Cause::Interrupted, FinalStatusSource::Query)
+        Self::new(session, (), Cause::Interrupted, SubmitProgress::Scheduled, FinalStatusSource::Query)
     }
 }
 
@@ -45,17 +46,10 @@ impl<'a, D> CancelAdapter<'a, D> {
         session: SwitchSession<'a>,
         decision: D,
         cause: Cause,
+        submit: SubmitProgress,
         source: FinalStatusSource,
     ) -> Self {
-        // A decision or a poll does not know what the workflow sent.
-        Self {
-            session,
-            decision,
-            cause,
-            submit_scheduled: true,
-            source,
-            read_statement: AtomicBool::new(false),
-        }
+        Self { session, decision, cause, submit, source, read_statement: AtomicBool::new(false) }
     }
 
     /// The source of the report that is recorded now.
@@ -74,7 +68,7 @@ impl<D> CancelPort for CancelAdapter<'_, D> {
 
     async fn begin(&self) -> Result<CancelContext, LedgerError> {
         let id = &self.session.payment.payment_id;
-        self.session.ledger.begin_cancel(id, &self.cause, self.submit_scheduled).await
+        self.session.ledger.begin_cancel(id, &self.cause, self.submit).await
     }
 
     async fn bound_deadline(&self, latest_ms: i64) -> Result<i64, LedgerError> {

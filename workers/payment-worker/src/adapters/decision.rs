@@ -5,15 +5,17 @@ use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::cause::Cause;
 use payment_protocol::decision::{Decision, DecisionOutcome, DecisionPort};
 use payment_protocol::facts::RecallRecord;
+use payment_protocol::port::SubmitProgress;
 use payment_protocol::rules::{DebitByDecisionRuling, ReleaseByDecisionRuling};
 
 use super::cancel::CancelAdapter;
 use super::session::SwitchSession;
 
 impl<'a> CancelAdapter<'a, &'a Decision> {
-    /// The port of applying `decision`.
-    pub(crate) fn for_decision(session: SwitchSession<'a>, decision: &'a Decision) -> Self {
-        Self::new(session, decision, Cause::ReleasedByDecision, FinalStatusSource::Query)
+    /// The port of applying `decision`. `accepted`: the switch accepted the transfer, as the workflow knows.
+    pub(crate) fn for_decision(session: SwitchSession<'a>, decision: &'a Decision, accepted: bool) -> Self {
+        let submit = if accepted { SubmitProgress::Accepted } else { SubmitProgress::Scheduled };
+        Self::new(session, decision, Cause::ReleasedByDecision, submit, FinalStatusSource::Query)
     }
 }
 

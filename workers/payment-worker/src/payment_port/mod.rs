@@ -27,7 +27,8 @@ use payment_protocol::ids::PaymentId;
 use payment_protocol::payment::InvalidPayment;
 use payment_protocol::port::{
     AccountLockOutcome, CancelOutcome, DebitOutcome, FenceOutcome, NeedsOperatorOutcome, OperatorAlert,
-    PaymentPort, RecallOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
+    PaymentPort, RecallOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome,
+    SubmitProgress, WaitOutcome,
 };
 use payment_protocol::{Payment, PaymentState};
 use temporalio_sdk::workflows::select;
@@ -124,10 +125,15 @@ impl PaymentPort for TemporalPaymentPort<'_> {
         }
     }
 
-    async fn cancel(&self, cause: &Cause, submit_scheduled: bool) -> CancelOutcome {
+    async fn cancel(&self, cause: &Cause, submit: SubmitProgress) -> CancelOutcome {
         let summary = format!("Cancel the transfer at switch {}", self.payment.profile.switch);
         loop {
-            let input = CancelInput { payment_id: self.id(), cause: cause.clone(), submit_scheduled };
+            let input = CancelInput {
+                payment_id: self.id(),
+                cause: cause.clone(),
+                submit_scheduled: submit != SubmitProgress::NotScheduled,
+                submit_accepted: submit == SubmitProgress::Accepted,
+            };
             let options = self.switch_options(WorkflowCancellationToken::new(), &summary);
             let mut cancel = pin!(self.ctx.execute_activity(SwitchActivities::cancel, input, options));
             // A FAILURE may be a final reject, which the next attempt reads from the ledger without a question; unless a query must confirm it.
@@ -238,10 +244,20 @@ impl PaymentPort for TemporalPaymentPort<'_> {
         outcome
     }
 
-    async fn apply_decision(&self, decision: &Decision, reason: OperatorReason) -> DecisionOutcome {
+    async fn apply_decision(
+        &self,
+        decision: &Decision,
+        reason: OperatorReason,
+        submit: SubmitProgress,
+    ) -> DecisionOutcome {
         let summary = format!("Apply the operator decision: {} ({})", decision.action, decision.decision_id);
         loop {
-            let input = ApplyDecisionInput { payment_id: self.id(), decision: decision.clone(), reason };
+            let input = ApplyDecisionInput {
+                payment_id: self.id(),
+                decision: decision.clone(),
+                reason,
+                submit_accepted: submit == SubmitProgress::Accepted,
+            };
             let options = self.switch_options(WorkflowCancellationToken::new(), &summary);
             match self.ctx.execute_activity(SwitchActivities::apply_decision, input, options).await {
                 Ok(outcome) => {

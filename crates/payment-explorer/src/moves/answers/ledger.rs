@@ -3,6 +3,7 @@
 use payment_protocol::cause::Cause;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::DecisionId;
+use payment_protocol::port::SubmitProgress;
 use payment_protocol::profile::Strategy;
 use payment_protocol::rules::{
     AttemptRuling, DebitByDecisionRuling, DecisionRefusal, ReleaseByDecisionRuling,
@@ -79,16 +80,12 @@ fn ledger_reply(
             AttemptReply::FinalStatus(next.bank.record_void(model.profile(), *reason))
         }
         AttemptCall::Begin => {
-            let (cause, submit_scheduled) = match activity {
-                Activity::Cancel(cause, submit_scheduled) => (cause.clone(), *submit_scheduled),
-                _ => (Cause::ReleasedByDecision, true),
+            let (cause, submit) = match activity {
+                Activity::Cancel(cause, submit) => (cause.clone(), *submit),
+                Activity::ApplyDecision(.., submit) => (Cause::ReleasedByDecision, *submit),
+                _ => (Cause::ReleasedByDecision, SubmitProgress::Scheduled),
             };
-            AttemptReply::Begin(next.bank.begin_cancel(
-                model.profile(),
-                &cause,
-                DEADLINE_MS,
-                submit_scheduled,
-            ))
+            AttemptReply::Begin(next.bank.begin_cancel(model.profile(), &cause, DEADLINE_MS, submit))
         }
         AttemptCall::BeginQuery => {
             let age_ms = model.age_ms(next.clock);
@@ -177,7 +174,7 @@ fn release_by_decision(next: &mut State, model: &Model, activity: &Activity) -> 
 
 /// The number in a decision's id.
 fn decision_number(activity: &Activity) -> Option<u8> {
-    let Activity::ApplyDecision(decision, _) = activity else { return None };
+    let Activity::ApplyDecision(decision, ..) = activity else { return None };
     let id: &DecisionId = &decision.decision_id;
     id.as_str().rsplit('-').next()?.parse().ok()
 }
