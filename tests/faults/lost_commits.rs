@@ -31,7 +31,14 @@ async fn lose_the_attempt(system: &System, payment_id: &str) -> anyhow::Result<(
 
 /// A payment that the switch holds, and whose attempt's record is lost.
 async fn held_payment_with_a_lost_attempt(name: &str) -> anyhow::Result<(System, AcceptedPayment)> {
-    let system = System::start(name, losing_commits()).await?;
+    held_payment_with_a_lost_attempt_at(name, losing_commits()).await
+}
+
+async fn held_payment_with_a_lost_attempt_at(
+    name: &str,
+    options: SystemOptions,
+) -> anyhow::Result<(System, AcceptedPayment)> {
+    let system = System::start(name, options).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("33.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
@@ -94,7 +101,9 @@ async fn r30b_a_transfer_with_a_lost_marker_is_not_released() -> anyhow::Result<
 /// does not know: only the workflow knows of the acceptance. Nothing is released, and the settlement that follows is debited.
 #[tokio::test]
 async fn r30b_an_acceptance_that_only_temporal_knows_outweighs_a_tombstone() -> anyhow::Result<()> {
-    let (system, payment) = held_payment_with_a_lost_attempt("lost-acceptance").await?;
+    // The copy of the switch confirms no callback.
+    let options = losing_commits().with_profile("confirm_by_query", "never");
+    let (system, payment) = held_payment_with_a_lost_attempt_at("lost-acceptance", options).await?;
     system.switch.forget_transfer(&payment.reference).await?;
     system.cancel(&payment.payment_id).await?.error_for_status()?;
     system.wait_for_state(&payment.payment_id, "needs_operator").await?;
