@@ -51,6 +51,8 @@ CREATE TABLE payments (
     last_asked_at       timestamptz,
     -- Attempts may be missing: a commit may have been lost. "Never sent" is then not believed.
     attempts_uncertain  boolean     NOT NULL DEFAULT false,
+    -- The switch accepted the transfer, as Temporal shows: the commit of its answer was lost.
+    acceptance_unrecorded boolean   NOT NULL DEFAULT false,
     -- By the switch's clock.
     submit_deadline     timestamptz,
     -- The id by which the rail knows the transfer, minted with the first attempt or query; NULL where the switch takes our reference.

@@ -78,7 +78,7 @@ GRANT INSERT ON timeline TO payment_worker;
 -- Payments.
 GRANT SELECT ON payments TO payment_worker;
 GRANT UPDATE (state, workflow_id, resume_count, run_id, attempts, first_attempt_at, submit_deadline, rail_id, cause, cancelling_since,
-    asks, last_asked_at, attempts_uncertain, final_status, final_status_source, operator_reason,
+    asks, last_asked_at, attempts_uncertain, acceptance_unrecorded, final_status, final_status_source, operator_reason,
     needs_operator_since, restored_at, has_unbooked_return, start_lease_until, start_postponed_until, start_rejections, started_at,
     updated_at, liveness_checked_at, ended_at) ON payments TO payment_worker;
 -- The first namespace.

@@ -30,6 +30,8 @@ pub(crate) struct LockedPayment {
     pub(crate) accepted_at: jiff::Timestamp,
     /// The rail's id of the transfer; `None` before it was minted, and where the switch takes our reference.
     pub(crate) rail_id: Option<RailId>,
+    /// Whether Temporal shows an acceptance by the switch that no attempt on record shows.
+    pub(crate) acceptance_unrecorded: bool,
     pub(crate) cancelling_ms: u64,
     /// Whether the payment needs an operator, or did earlier.
     pub(crate) needed_operator: bool,
@@ -115,6 +117,7 @@ struct LockedPaymentRow {
     asks: i32,
     last_ask_age_ms: Option<i64>,
     attempts_uncertain: bool,
+    acceptance_unrecorded: bool,
     submit_deadline: Option<jiff_sqlx::Timestamp>,
     accepted_at: jiff_sqlx::Timestamp,
     rail_id: Option<String>,
@@ -212,7 +215,7 @@ async fn read_locked(
                   p.destination_account AS "destination_account!", p.end_to_end_id, p.amount_minor AS "amount_minor!",
                   p.currency AS "currency!", p.profile_hash AS "profile_hash!", p.state AS "state!", p.run_id, p.attempts AS "attempts!",
                   p.asks AS "asks!",
-                  (extract(epoch FROM clock_timestamp() - p.last_asked_at) * 1000)::bigint AS last_ask_age_ms, p.attempts_uncertain AS "attempts_uncertain!", p.submit_deadline, p.accepted_at AS "accepted_at!: jiff_sqlx::Timestamp", p.rail_id,
+                  (extract(epoch FROM clock_timestamp() - p.last_asked_at) * 1000)::bigint AS last_ask_age_ms, p.attempts_uncertain AS "attempts_uncertain!", p.acceptance_unrecorded AS "acceptance_unrecorded!", p.submit_deadline, p.accepted_at AS "accepted_at!: jiff_sqlx::Timestamp", p.rail_id,
                   p.cause, p.final_status,
                   (extract(epoch FROM clock_timestamp() - coalesce(
                        p.first_attempt_at, CASE WHEN p.attempts_uncertain THEN p.accepted_at END)) * 1000)::bigint
@@ -308,6 +311,7 @@ impl LockedPaymentRow {
             submit_deadline: self.submit_deadline.map(|at| at.to_jiff()),
             accepted_at: self.accepted_at.to_jiff(),
             rail_id: self.rail_id.map(RailId::stored),
+            acceptance_unrecorded: self.acceptance_unrecorded,
             cancelling_ms: unsigned_ms(self.cancelling_ms),
             needed_operator: self.needed_operator,
             too_late: self.too_late,

@@ -157,7 +157,10 @@ async fn submit<P: PaymentPort>(
             if payment.profile.strategy.reconciles() =>
         {
             match port.reconcile_submission().await {
-                ReconcileOutcome::Settled => Ok(true),
+                ReconcileOutcome::Settled => {
+                    compensations.accept_submit();
+                    Ok(true)
+                }
                 ReconcileOutcome::Failed { reason } => {
                     Err(NextStep::Compensate(Cause::FailureReported { reason }))
                 }
@@ -325,7 +328,11 @@ async fn cancel_until_decided<P: PaymentPort>(
 ) -> CancelDecision {
     port.report_status(PaymentState::Cancelling, cause.code());
     loop {
-        match port.cancel(cause, compensations.submit_progress()).await {
+        let outcome = port.cancel(cause, compensations.submit_progress()).await;
+        if outcome.shows_acceptance() {
+            compensations.accept_submit();
+        }
+        match outcome {
             CancelOutcome::Void => return CancelDecision::Void,
             CancelOutcome::Settled | CancelOutcome::SuccessReported => {
                 match debit_or_recall(port, compensations).await {
@@ -388,7 +395,12 @@ async fn await_operator<P: PaymentPort>(
             | WaitOutcome::SlaExpired => None,
             WaitOutcome::Decided(decision) => {
                 match apply_decision(port, compensations, &decision, reason).await {
-                    Ok(final_status) => Some(final_status),
+                    Ok(final_status) => {
+                        if final_status == FinalStatus::Settled {
+                            compensations.accept_submit();
+                        }
+                        Some(final_status)
+                    }
                     Err(step) => return step,
                 }
             }

@@ -102,6 +102,14 @@ pub enum CancelOutcome {
     Ended(FinalState),
 }
 
+impl CancelOutcome {
+    /// Whether the switch has, or had, the transfer. A callback that says so may be false.
+    #[must_use]
+    pub fn shows_acceptance(&self) -> bool {
+        matches!(self, Self::Settled | Self::Differs | Self::Undecidable(OperatorReason::AcceptedThenUnknown))
+    }
+}
+
 /// Outcome of debit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DebitOutcome {

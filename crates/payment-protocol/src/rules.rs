@@ -439,9 +439,9 @@ pub fn may_lack_attempts(facts: &Facts, submit: SubmitProgress) -> bool {
     is_undecided(facts) && facts.attempts == 0 && may_have_sent
 }
 
-/// Whether our record lacks the switch's acceptance that the workflow knows of, because the database lost its commit: it is written again
-/// before the cancel begins. `accepted`: whether one is recorded. A switch that says later that it does not know the transfer contradicts
-/// itself, and its word alone releases nothing.
+/// Whether our record lacks the switch's acceptance that the workflow knows of, because the database lost its commit: the payment
+/// is marked before the cancel begins. `accepted`: whether an acceptance is recorded. A switch that says later that it does not know the
+/// transfer contradicts itself, and its word alone releases nothing.
 #[must_use]
 pub fn lacks_acceptance(facts: &Facts, accepted: bool, submit: SubmitProgress) -> bool {
     is_undecided(facts) && !accepted && submit == SubmitProgress::Accepted

@@ -247,7 +247,7 @@ fn i16_a_reported_transfer_without_an_attempt_marks_the_payment() {
     }
 }
 
-/// The workflow remembers an acceptance whose commit the database lost; before the switch's final answer it is written again.
+/// The workflow remembers an acceptance whose commit the database lost; before the switch's final answer the payment is marked.
 #[test]
 fn i14_a_lost_acceptance_is_known_to_the_workflow() {
     let decided = Facts { final_status: Some(FinalStatus::Void), ..sent() };

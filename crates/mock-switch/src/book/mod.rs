@@ -99,7 +99,8 @@ pub(crate) async fn find(
            WHERE reference = $1 AND (NOT forgotten OR $5) AND received_at >= $2
              AND ($3::bigint IS NULL OR id = $3)
            -- A forgotten transfer goes on, and is ended before one that came later under its reference.
-           ORDER BY forgotten AND status <> 'PENDING', status = 'SETTLED' DESC, status = 'PENDING' DESC, id DESC
+           ORDER BY forgotten AND status = 'PENDING' DESC, NOT forgotten AND status = 'SETTLED' DESC,
+                    NOT forgotten AND status = 'PENDING' DESC, status = 'SETTLED' DESC, id DESC
            LIMIT 1"#,
         selector.reference,
         remembered_since.to_sqlx(),
@@ -120,7 +121,7 @@ pub(crate) async fn forget_now(switch: &Switch, reference: &str) -> Result<bool,
     Ok(forgotten > 0)
 }
 
-/// Marks the reference's transfers beyond the retention as forgotten, so that it can be used again.
+/// Marks the reference's transfers of before this time as forgotten, so that it can be used again.
 async fn forget(db: &mut PgConnection, reference: &str, before: Timestamp) -> Result<u64, sqlx::Error> {
     let forgotten = sqlx::query!(
         "UPDATE transfers SET forgotten = true

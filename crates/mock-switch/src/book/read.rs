@@ -23,7 +23,7 @@ pub(crate) struct TransferRow {
     /// Whether the submit was refused.
     refused: bool,
     deduplicated: bool,
-    /// Whether the transfer is forgotten, because it is beyond the retention.
+    /// Whether the transfer is forgotten, because it is beyond the retention or because of a failover.
     forgotten: bool,
     amount_minor: Option<i64>,
     currency: Option<String>,

@@ -23,7 +23,7 @@ impl TransferSelector {
         Self { reference, id: None, shows_reference, sees_forgotten: false }
     }
 
-    /// A reference, for the admin API, which always sees references and transfers that clients no longer see.
+    /// A reference, for the admin API, which always sees references and transfers that clients no longer find.
     pub(crate) fn for_admin(reference: &str) -> Self {
         Self { sees_forgotten: true, ..Self::of_reference(reference.to_owned(), true) }
     }

@@ -67,6 +67,8 @@ async fn a_transfer_that_the_mock_switch_forgot_still_settles(
     let settled = switch.bank.wait_for(1).await.remove(0);
     assert_eq!(settled.body["status"], "SUCCESS", "{}", settled.body);
     assert_eq!(switch.query("r").await.1["status"], "CANCELLED", "the copy has its tombstone");
+    switch.admin(Method::POST, "transfers/r/return", None).await;
+    assert_eq!(switch.bank.wait_for(2).await.remove(1).body["status"], "RETURNED");
     switch.stop().await;
 }
 

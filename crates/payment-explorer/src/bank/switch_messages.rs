@@ -135,7 +135,7 @@ impl Bank {
         deadline_ms: i64,
         submit: SubmitProgress,
     ) -> CancelContext {
-        self.restore_acceptance(submit);
+        self.mark_acceptance(submit);
         self.attempts_uncertain |= rules::may_lack_attempts(&self.facts_now(), submit);
         let facts = self.facts_now();
         let context = CancelContext {
@@ -154,18 +154,9 @@ impl Bank {
         context
     }
 
-    /// Writes the record of the switch's acceptance again if it is lost, and of its attempt if that is gone, too.
-    pub fn restore_acceptance(&mut self, submit: SubmitProgress) {
-        if !rules::lacks_acceptance(&self.facts_now(), self.is_accepted(), submit) {
-            return;
-        }
-        if self.log != Some(LoggedSubmission::Pending) {
-            self.attempts += 1;
-            self.attempts_uncertain = true;
-            self.open_exception(Exception::AttemptRecordLost);
-        }
-        self.log = Some(LoggedSubmission::Accepted);
-        self.accepted = true;
+    /// Marks the payment if its record lacks the switch's acceptance.
+    pub fn mark_acceptance(&mut self, submit: SubmitProgress) {
+        self.accepted |= rules::lacks_acceptance(&self.facts_now(), self.is_accepted(), submit);
     }
 
     /// Records the cause, unless one is recorded, and that the payment is cancelling.

@@ -145,7 +145,7 @@ fn recover(list: &mut MoveList<'_>) {
         |next| {
             next.bank.attempts_uncertain |= has_ended;
             if let WorkflowState::Closed(Ok(())) = list.from.workflow {
-                next.bank.restore_acceptance(SubmitProgress::Accepted);
+                next.bank.mark_acceptance(SubmitProgress::Accepted);
             }
             if let Some(forward) = next.bank.resume() {
                 let n = next.bank.resumes;

@@ -13,14 +13,12 @@ use sqlx::PgConnection;
 
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::release::write_cause;
-use crate::steps::submit::restore_acceptance;
-use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
 
 impl Ledger {
     /// Marks the payment as cancelling for `cause` (the first recorded cause is kept) and returns what the cancel has to know.
-    /// A payment whose record may lack attempts, because of how far `submit` got, is marked, so that "never sent" is not believed. An
-    /// acceptance that the record lacks is written again.
+    /// A payment whose record may lack attempts, because of how far `submit` got, is marked, so that "never sent" is not believed; one
+    /// whose record lacks the switch's acceptance, so that "not found" is not.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -30,22 +28,24 @@ impl Ledger {
         cause: &Cause,
         submit: SubmitProgress,
     ) -> Result<CancelContext, LedgerError> {
-        let mut tx = LedgerTransaction::begin(&self.pool).await?;
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         let mut locked = lock_payment(&mut tx, payment_id).await?;
         let mut accepted = is_accepted(&mut tx, &locked).await?;
-        if rules::lacks_acceptance(&locked.facts, accepted, submit) {
-            restore_acceptance(&mut tx, &locked).await?;
-            locked = lock_payment(&mut tx, payment_id).await?;
-            accepted = true;
-        }
-        if !locked.facts.attempts_uncertain && rules::may_lack_attempts(&locked.facts, submit) {
+        let lacks_acceptance = rules::lacks_acceptance(&locked.facts, accepted, submit);
+        let lacks_attempts =
+            !locked.facts.attempts_uncertain && rules::may_lack_attempts(&locked.facts, submit);
+        if lacks_attempts || lacks_acceptance {
             sqlx::query!(
-                "UPDATE payments SET attempts_uncertain = true WHERE payment_id = $1",
+                "UPDATE payments SET attempts_uncertain = attempts_uncertain OR $2, acceptance_unrecorded = acceptance_unrecorded OR $3
+                 WHERE payment_id = $1",
                 payment_id.as_str(),
+                lacks_attempts,
+                lacks_acceptance,
             )
             .execute(&mut *tx)
             .await?;
-            locked.facts.attempts_uncertain = true;
+            locked.facts.attempts_uncertain |= lacks_attempts;
+            accepted |= lacks_acceptance;
         }
         let facts = &locked.facts;
         let context = CancelContext {
@@ -202,7 +202,7 @@ impl FirstAttempt {
     }
 }
 
-/// Whether the switch accepted the transfer, according to the submission log or because money of it came back.
+/// Whether the switch accepted the transfer, according to the submission log, to Temporal, or because money of it came back.
 pub(crate) async fn is_accepted(tx: &mut PgConnection, locked: &LockedPayment) -> Result<bool, LedgerError> {
     let is_answered = sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM submissions WHERE payment_id = $1 AND outcome = 'accepted') AS "accepted!""#,
@@ -210,5 +210,6 @@ pub(crate) async fn is_accepted(tx: &mut PgConnection, locked: &LockedPayment) -
     )
     .fetch_one(&mut *tx)
     .await?;
-    Ok(locked.facts.has_unbooked_return || rules::has_unconfirmed_report(&locked.facts) || is_answered)
+    let has_shown = locked.facts.has_unbooked_return || rules::has_unconfirmed_report(&locked.facts);
+    Ok(is_answered || locked.acceptance_unrecorded || has_shown)
 }

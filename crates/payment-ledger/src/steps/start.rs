@@ -3,17 +3,13 @@
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::facts::Facts;
 use payment_protocol::ids::PaymentId;
-use payment_protocol::port::SubmitProgress;
-use payment_protocol::{Payment, keys, rules};
+use payment_protocol::{Payment, keys};
 use sqlx::PgPool;
 
 use crate::profiles;
 use crate::row_lock::lock_payment;
-use crate::steps::cancel::is_accepted;
-use crate::steps::submit::restore_acceptance;
 use crate::steps::workflow_input::{self, PaymentRow};
 use crate::stored_id::read_id;
-use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
 
 /// Starts that Temporal rejects before the payment needs an operator.
@@ -266,7 +262,7 @@ impl Ledger {
 
     /// Marks an open payment whose workflow has ended by itself: the workflow had ended its payment, and the commits that said so are
     /// lost. What its row does not show is then not taken for what never happened, and no recovery starts it from the beginning.
-    /// `settled`: the workflow ended without an error, so the switch has the transfer.
+    /// `settled`: the workflow ended without an error, and had charged for the transfer: that the switch does not know it is a contradiction.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -276,25 +272,18 @@ impl Ledger {
         ended: &str,
         settled: bool,
     ) -> Result<(), LedgerError> {
-        let mut tx = LedgerTransaction::begin(&self.pool).await?;
-        let marked = sqlx::query!(
-            "UPDATE payments SET attempts_uncertain = true
-             WHERE payment_id = $1 AND workflow_id = $2 AND ended_at IS NULL
+        sqlx::query!(
+            "UPDATE payments SET attempts_uncertain = true, acceptance_unrecorded = acceptance_unrecorded OR $3
+             WHERE payment_id = $1 AND workflow_id = $2 AND ended_at IS NULL AND NOT (attempts_uncertain AND acceptance_unrecorded >= $3)
                  -- A workflow of another input ends at its first step, and changes nothing.
                  AND NOT EXISTS (SELECT FROM exceptions e WHERE e.payment_id = $1 AND e.kind = 'workflow_input_differs')",
             payment_id.as_str(),
             ended,
+            settled,
         )
-        .execute(&mut *tx)
+        .execute(&self.pool)
         .await?;
-        if settled && marked.rows_affected() > 0 {
-            let locked = lock_payment(&mut tx, payment_id).await?;
-            let accepted = is_accepted(&mut tx, &locked).await?;
-            if rules::lacks_acceptance(&locked.facts, accepted, SubmitProgress::Accepted) {
-                restore_acceptance(&mut tx, &locked).await?;
-            }
-        }
-        tx.commit().await
+        Ok(())
     }
 
     /// Prepares the recovery of a payment whose workflow `lost` is closed or gone: the caller starts the returned

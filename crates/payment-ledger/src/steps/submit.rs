@@ -140,7 +140,7 @@ impl Ledger {
                 detail: detail.as_deref(),
                 transfer_id: transfer_id.as_deref(),
             };
-            restore_attempt(&mut tx, &locked, lost, Some(deadline)).await?;
+            restore_attempt(&mut tx, &locked, lost, deadline).await?;
         }
         let event = match answer {
             SendAnswer::Accepted => ACCEPTED.to_owned(),
@@ -353,37 +353,12 @@ struct LostAttempt<'a> {
     transfer_id: Option<&'a str>,
 }
 
-/// Writes the switch's acceptance again, which Temporal shows and the database has lost: to the last recorded attempt, unless that one has
-/// another definite answer.
-pub(crate) async fn restore_acceptance(
-    tx: &mut LedgerTransaction,
-    locked: &LockedPayment,
-) -> Result<(), LedgerError> {
-    let payment_id = &locked.payment_id;
-    let recorded = sqlx::query!(
-        "UPDATE submissions SET outcome = 'accepted', detail = NULL, answered_at = clock_timestamp()
-         WHERE payment_id = $1 AND attempt = (SELECT max(attempt) FROM submissions WHERE payment_id = $1)
-             AND (outcome IS NULL OR outcome = 'unknown')",
-        payment_id.as_str(),
-    )
-    .execute(&mut **tx)
-    .await?;
-    if recorded.rows_affected() == 0 {
-        let attempt = locked.facts.attempts.saturating_add(1);
-        let lost = LostAttempt { attempt, outcome: "accepted", detail: None, transfer_id: None };
-        // Its deadline is known to nobody any more.
-        restore_attempt(tx, locked, lost, None).await?;
-    }
-    let detail = "the switch had accepted the transfer, as Temporal shows: the database had lost this answer";
-    writes::append_internal_timeline(tx, payment_id, locked.facts.state, detail).await
-}
-
 /// Writes an attempt again whose record is gone. Nothing to do if the record exists: its answer was recorded before.
 async fn restore_attempt(
     tx: &mut LedgerTransaction,
     locked: &LockedPayment,
     lost: LostAttempt<'_>,
-    deadline: Option<Timestamp>,
+    deadline: Timestamp,
 ) -> Result<(), LedgerError> {
     let payment_id = &locked.payment_id;
     let attempt = i32::try_from(lost.attempt).unwrap_or(i32::MAX);
@@ -411,14 +386,12 @@ async fn restore_attempt(
          WHERE payment_id = $1",
         payment_id.as_str(),
         attempt,
-        deadline.map(|at| at.to_sqlx()) as _,
+        deadline.to_sqlx() as _,
     )
     .execute(&mut **tx)
     .await?;
-    let detail = format!(
-        "the record of submit attempt {attempt} was gone when its answer ({}) was recorded",
-        lost.outcome
-    );
+    let detail =
+        format!("the record of submit attempt {attempt} was gone when its answer arrived ({})", lost.outcome);
     let origin = format!("{payment_id}:{attempt}");
     tx.open_exception(Some(payment_id), ExceptionKind::AttemptRecordLost, &origin, &detail).await
 }

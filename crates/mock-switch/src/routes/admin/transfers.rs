@@ -40,7 +40,7 @@ pub(super) async fn forget(
     Path(reference): Path<String>,
 ) -> Result<StatusCode, RequestError> {
     if !book::forget_now(&switch, &reference).await? {
-        let detail = "this reference has no transfer that clients see";
+        let detail = "this reference has no transfer that clients find";
         return Err(Problem::conflict("not_known", detail).into());
     }
     Ok(StatusCode::NO_CONTENT)
