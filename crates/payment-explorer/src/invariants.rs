@@ -1,5 +1,6 @@
 //! The invariants, which hold in every state, by their numbers in `crates/ARCHITECTURE.md`.
 
+use payment_protocol::action::Action;
 use payment_protocol::cancel::SwitchResponse;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::DecisionOutcome;
@@ -11,11 +12,11 @@ use payment_protocol::rules::retention_expired;
 use payment_protocol::state::FinalState;
 use payment_protocol::submit::QueryAnswer;
 
-use crate::bank::{Bank, Exception};
+use crate::bank::{Bank, Exception, OpenDecision};
 use crate::model::Model;
 use crate::replay::Progress;
 use crate::state::{RunningWorkflow, State, WorkflowState};
-use crate::switch::{QueryResult, TransferStatus};
+use crate::switch::{ClockPhase, QueryResult, TransferStatus};
 use crate::workflow::{PortCall, PortReply};
 
 /// An invariant that does not hold.
@@ -111,11 +112,14 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
 }
 
 /// A receiving bank may return the money after the debit, which is an exception. No debit follows a return that the bank
-/// knows of, and none goes with a recall whose answer is on record. Beyond its retention a switch says no more what became of a recall
+/// knows of, and none goes with a recall whose answer is on record. Beyond its retention a switch need not say what became of a recall
 /// whose answer was lost: what left on record is debited by a decision, and what came back is corrected.
 fn debited_only_if_settled(model: &Model, before: &State, next: &State) -> bool {
     let is_new = next.bank.journal.debits() > before.bank.journal.debits();
-    let is_forgotten = next.bank.recall == Some(RecallRecord::RecallUnsupported);
+    let decides_debit = |decision: &OpenDecision| decision.action == Action::Debit;
+    let is_forgotten = next.clock == ClockPhase::AfterRetention
+        && next.bank.recall == Some(RecallRecord::RecallUnsupported)
+        && next.bank.decision.as_ref().is_some_and(decides_debit);
     next.bank.journal.debits() == 0
         || next.switch.settled()
         || (next.switch.returned()
