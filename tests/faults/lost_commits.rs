@@ -14,34 +14,41 @@ fn losing_commits() -> SystemOptions {
 
 /// Leaves the payment as a promoted standby has it that lacks the last commits: without what they wrote.
 async fn lose_the_attempt(system: &System, payment_id: &str) -> anyhow::Result<()> {
+    let payment = "UPDATE payments SET attempts = 0, first_attempt_at = NULL, submit_deadline = NULL, state = 'reserved'
+                   WHERE payment_id = $1";
+    lose(system, payment_id, ["DELETE FROM submissions WHERE payment_id = $1", payment]).await
+}
+
+/// The same, and the attempt remains: its answer is lost.
+async fn lose_the_answer(system: &System, payment_id: &str) -> anyhow::Result<()> {
+    let attempt = "UPDATE submissions SET outcome = NULL, answered_at = NULL WHERE payment_id = $1";
+    let payment = "UPDATE payments SET state = 'reserved' WHERE payment_id = $1";
+    lose(system, payment_id, [attempt, payment]).await
+}
+
+async fn lose(system: &System, payment_id: &str, changes: [&'static str; 2]) -> anyhow::Result<()> {
     let mut tx = system.database.pool.begin().await?;
-    // Rows disappear without their triggers.
+    // Rows change without their triggers.
     sqlx::query("SET LOCAL session_replication_role = replica").execute(&mut *tx).await?;
-    sqlx::query("DELETE FROM submissions WHERE payment_id = $1").bind(payment_id).execute(&mut *tx).await?;
-    sqlx::query(
-        "UPDATE payments SET attempts = 0, first_attempt_at = NULL, submit_deadline = NULL, state = 'reserved'
-         WHERE payment_id = $1",
-    )
-    .bind(payment_id)
-    .execute(&mut *tx)
-    .await?;
+    for change in changes {
+        sqlx::query(change).bind(payment_id).execute(&mut *tx).await?;
+    }
     tx.commit().await?;
     Ok(())
 }
 
-/// A payment that the switch holds, and whose attempt's record is lost.
-async fn held_payment_with_a_lost_attempt(name: &str) -> anyhow::Result<(System, AcceptedPayment)> {
-    held_payment_with_a_lost_attempt_at(name, losing_commits()).await
-}
-
-async fn held_payment_with_a_lost_attempt_at(
-    name: &str,
-    options: SystemOptions,
-) -> anyhow::Result<(System, AcceptedPayment)> {
+/// A payment that the switch accepted and holds.
+async fn held_payment(name: &str, options: SystemOptions) -> anyhow::Result<(System, AcceptedPayment)> {
     let system = System::start(name, options).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("33.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
+    Ok((system, payment))
+}
+
+/// A payment that the switch holds, and whose attempt's record is lost.
+async fn held_payment_with_a_lost_attempt(name: &str) -> anyhow::Result<(System, AcceptedPayment)> {
+    let (system, payment) = held_payment(name, losing_commits()).await?;
     lose_the_attempt(&system, &payment.payment_id).await?;
     Ok((system, payment))
 }
@@ -103,14 +110,16 @@ async fn r30b_a_transfer_with_a_lost_marker_is_not_released() -> anyhow::Result<
 async fn r30b_an_acceptance_that_only_temporal_knows_outweighs_a_tombstone() -> anyhow::Result<()> {
     // The copy of the switch confirms no callback.
     let options = losing_commits().with_profile("confirm_by_query", "never");
-    let (system, payment) = held_payment_with_a_lost_attempt_at("lost-acceptance", options).await?;
+    let (system, payment) = held_payment("lost-acceptance", options).await?;
+    let id = payment.payment_id.as_str();
+    lose_the_answer(&system, id).await?;
     system.switch.forget_transfer(&payment.reference).await?;
-    system.cancel(&payment.payment_id).await?.error_for_status()?;
-    system.wait_for_state(&payment.payment_id, "needs_operator").await?;
-    assert_eq!(system.exceptions(&payment.payment_id).await?, ["accepted_then_unknown"]);
+    system.cancel(id).await?.error_for_status()?;
+    system.wait_for_state(id, "needs_operator").await?;
+    assert_eq!(system.exceptions(id).await?, ["accepted_then_unknown"]);
     assert_eq!(system.available().await?, OPENING_MINOR - 3_300, "the hold was released");
     system.switch.finish_transfer(&payment.reference, "settle").await?;
-    system.wait_for_state(&payment.payment_id, "settled").await?;
+    system.wait_for_state(id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 3_300);
     Ok(())
 }
