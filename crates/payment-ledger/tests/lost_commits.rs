@@ -331,6 +331,9 @@ async fn i14_an_acceptance_that_only_the_workflow_knows_marks_the_payment(pool: 
         }
         let released = bank.ledger.release(&p.id, &Cause::SlaExpired).await.unwrap();
         assert_eq!(released, ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle), "{key}");
+        let shown = "SELECT count(*) FROM timeline WHERE payment_id = $1 AND detail LIKE '%as the payment''s workflow knows%'";
+        let shown: i64 = sqlx::query_scalar(shown).bind(p.id.as_str()).fetch_one(&bank.pool).await.unwrap();
+        assert_eq!(shown, 1, "{key}");
         // A recovery workflow, which knows nothing of the submit, finds it on record.
         assert!(begin(SubmitProgress::Scheduled).await.accepted, "{key}");
         let ruling = bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();

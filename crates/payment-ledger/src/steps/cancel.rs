@@ -44,6 +44,10 @@ impl Ledger {
             )
             .execute(&mut *tx)
             .await?;
+            if lacks_acceptance {
+                let detail = "the switch has the transfer, as the payment's workflow knows: no attempt on record shows it";
+                writes::append_internal_timeline(&mut tx, payment_id, locked.facts.state, detail).await?;
+            }
             locked.facts.attempts_uncertain |= lacks_attempts;
             accepted |= lacks_acceptance;
         }
