@@ -212,8 +212,8 @@ impl Walk {
 }
 
 /// Every accepted profile with one decision and without faults; the representative ones and every rail also with one fault, with one fault
-/// of the switch (a rail also with both), with one lost commit, with a failover, with two runs alive at once, and with a decision on false evidence, at every point. Some
-/// minutes.
+/// of the switch (a rail also with both), with one lost commit, with a failover, with two runs alive at once, and with a decision on false evidence, at every point; three profiles with a failover and a
+/// fault of the switch. Some minutes.
 ///
 /// Not walked: see [`NOT_WALKED`].
 ///

@@ -63,7 +63,7 @@ const NOT_COMPARED: &[(&str, &str)] = &[
     ("record_start_rejection", "counts, and then does what needs_operator does, which is compared"),
     (
         "mark_ended_workflow",
-        "sets the mark of mark_open_payments and writes the acceptance of begin_cancel, which are compared",
+        "sets the marks of mark_open_payments and of begin_cancel, which are compared, for one payment",
     ),
     ("bound_deadline", "a time of the switch's clock; the explorer has phases of the clock instead"),
 ];
