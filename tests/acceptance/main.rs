@@ -6,6 +6,7 @@ mod cancellation;
 mod confirmation;
 mod crashes;
 mod database_rights;
+mod encrypted_links;
 mod event_stream;
 mod generated_clients;
 mod no_worker;

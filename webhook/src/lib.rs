@@ -62,6 +62,7 @@ pub async fn run(config: Config, metrics: Metrics, shutdown: CancellationToken) 
     let (listen, metrics_listen) = (config.api.listen, config.api.metrics_listen);
     let bounds = config.api.connection_bounds()?;
     let pool = config.database.pool("payments-api")?;
+    config.temporal.check()?;
     measure::start(Process::PaymentsApi, pool.clone(), shutdown.clone());
     let readiness = Ledger::new(pool.clone()).readiness();
     tokio::spawn(log_warnings(readiness.clone(), shutdown.clone()));

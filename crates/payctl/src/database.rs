@@ -1,10 +1,9 @@
 //! The payments database, opened directly.
 
-use std::str::FromStr as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use payment_ledger::Ledger;
+use payment_ledger::{DatabaseOptionsError, Ledger, connect_options};
 use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -26,6 +25,9 @@ pub(crate) struct DatabaseArgs {
         hide_env_values = true
     )]
     database_url: SecretString,
+    /// Accept a database of another machine whose link is not encrypted and verified, because other means protect it
+    #[arg(long, env = "PAYMENTS_DATABASE__ALLOW_PLAINTEXT")]
+    database_allow_plaintext: bool,
 }
 
 impl DatabaseArgs {
@@ -37,12 +39,20 @@ impl DatabaseArgs {
     /// The parsed URL.
     ///
     /// # Errors
-    /// The URL is not a PostgreSQL URL; the message does not repeat it, since it may hold a password.
+    /// The URL is not a PostgreSQL URL, or leads to another machine without protection; the message does not repeat it, since it may hold
+    /// a password.
     pub(crate) fn options(&self) -> anyhow::Result<PgConnectOptions> {
-        let options = PgConnectOptions::from_str(self.url()).context(
-            "--database-url (PAYMENTS_DATABASE__URL) is not a PostgreSQL URL; write it like \
-             postgres://user@127.0.0.1:5632/payments",
-        )?;
+        let options = connect_options(self.url(), self.database_allow_plaintext);
+        let options = options.map_err(|error| match error {
+            DatabaseOptionsError::Plaintext(_) => anyhow::anyhow!(
+                "--database-url (PAYMENTS_DATABASE__URL) leads to another machine without a verified, encrypted link; add \
+                 ?sslmode=verify-full to it, or --database-allow-plaintext if other means protect the link"
+            ),
+            other => anyhow::Error::from(other).context(
+                "--database-url (PAYMENTS_DATABASE__URL) is not a PostgreSQL URL; write it like \
+                 postgres://user@127.0.0.1:5632/payments",
+            ),
+        })?;
         Ok(options.application_name("payctl"))
     }
 
@@ -86,11 +96,14 @@ mod tests {
 
     #[test]
     fn no_output_of_payctl_contains_the_database_password() {
-        let args = |url: &str| DatabaseArgs { database_url: url.into() };
-        let good = args("postgres://user:hunter2@db.example:5432/payments");
+        let args = |url: &str| DatabaseArgs { database_url: url.into(), database_allow_plaintext: false };
+        let good = args("postgres://user:hunter2@db.example:5432/payments?sslmode=verify-full");
         assert_eq!(describe(&good.options().unwrap()), "database payments at db.example:5432");
         assert!(!format!("{good:?}").contains("hunter2"));
         let bad = args("postgres://user:hunter2@db:port/payments").options().unwrap_err();
         assert!(!format!("{bad:#}").contains("hunter2"), "{bad:#}");
+        let clear = args("postgres://user:hunter2@db.example:5432/payments").options().unwrap_err();
+        assert!(format!("{clear:#}").contains("--database-allow-plaintext"), "{clear:#}");
+        assert!(!format!("{clear:#}").contains("hunter2"), "{clear:#}");
     }
 }

@@ -46,7 +46,7 @@ mod writes;
 use sqlx::PgPool;
 use sqlx::migrate::Migrator;
 
-pub use connect::{DatabaseOptions, DatabaseOptionsError};
+pub use connect::{DatabaseOptions, DatabaseOptionsError, connect_options};
 pub use error::LedgerError;
 
 use crate::access::api_keys::KeyLookups;

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use link_kit::Link;
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{AccountId, SwitchName};
 use payment_protocol::profile::{ConfirmByQuery, ProfileError, Rail};
@@ -29,7 +30,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
 use crate::client::SwitchKind;
-use crate::link::Link;
+use crate::link::link_of;
 
 /// Section `[switches]`, unchecked.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -224,7 +225,7 @@ impl Switches {
             for warning in warnings {
                 tracing::warn!(switch = %name, %warning, "the profile of a switch is safe but has a warning: payments through the switch may need an operator");
             }
-            match (secrets, Link::of(&options.base_url)) {
+            match (secrets, link_of(&options.base_url)) {
                 (SecretsOf::Requests, None) => return Err(SwitchConfigError::Url(text)),
                 (SecretsOf::Requests, Some(Link::Plaintext)) if !options.allow_plaintext => {
                     return Err(SwitchConfigError::Plaintext(text));

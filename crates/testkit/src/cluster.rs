@@ -1,5 +1,7 @@
 //! One PostgreSQL server per test, for faults that would affect every other test on the shared server.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,12 +14,15 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 use uuid::Uuid;
 
+use crate::authority::Certified;
 use crate::preload::Preload;
 use crate::reserved_port::ReservedPort;
 use crate::wait::until;
 
 /// Time limit for the server to start or to stop.
 const WITHIN: Duration = Duration::from_secs(60);
+/// Name of the file with a server's private key.
+const KEY: &str = "server.key";
 
 /// A running server. Dropping it stops the server and removes its folder.
 #[derive(Debug)]
@@ -36,7 +41,7 @@ impl Cluster {
     /// # Errors
     /// If PostgreSQL's programs are missing or the server does not start; the error has its log.
     pub async fn start(name: &str, preload: Preload) -> anyhow::Result<Self> {
-        Self::start_with(name, Some(preload), &[]).await
+        Self::start_with(name, Some(preload), None, &[]).await
     }
 
     /// Starts a server that counts the statements of its databases, in a folder under the test's name.
@@ -45,10 +50,42 @@ impl Cluster {
     /// As [`Cluster::start`].
     pub async fn start_counting(name: &str) -> anyhow::Result<Self> {
         let settings = ["shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track=top"];
-        Self::start_with(name, None, &settings).await
+        Self::start_with(name, None, None, &settings).await
     }
 
-    async fn start_with(name: &str, preload: Option<Preload>, settings: &[&str]) -> anyhow::Result<Self> {
+    /// Starts a server with this certificate that takes encrypted connections only, in a folder under the test's name.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn start_encrypted(name: &str, certified: &Certified) -> anyhow::Result<Self> {
+        Self::start_with(name, None, Some(certified), &["ssl=on"]).await
+    }
+
+    /// Gives an encrypted server another certificate for the connections that follow.
+    ///
+    /// # Errors
+    /// If the files cannot be written, or the server does not answer.
+    pub async fn set_certificate(&self, certified: &Certified) -> anyhow::Result<()> {
+        write_certificate(&self.folder.join("data"), certified)?;
+        let mut connection = PgConnectOptions::from_str(&self.url)?.connect().await?;
+        let loaded: String =
+            sqlx::query_scalar("SELECT pg_conf_load_time()::text").fetch_one(&mut connection).await?;
+        sqlx::query("SELECT pg_reload_conf()").execute(&mut connection).await?;
+        until("PostgreSQL has read its files again", WITHIN, async || {
+            let mut connection = PgConnectOptions::from_str(&self.url)?.connect().await?;
+            let now: String =
+                sqlx::query_scalar("SELECT pg_conf_load_time()::text").fetch_one(&mut connection).await?;
+            Ok((now != loaded).then_some(()))
+        })
+        .await
+    }
+
+    async fn start_with(
+        name: &str,
+        preload: Option<Preload>,
+        certified: Option<&Certified>,
+        settings: &[&str],
+    ) -> anyhow::Result<Self> {
         let programs = std::env::var_os("TEST_PG_BIN").map(PathBuf::from).context(
             "TEST_PG_BIN, the folder of PostgreSQL's programs, is not set: run the tests by `./dev test`",
         )?;
@@ -67,6 +104,11 @@ impl Cluster {
         let output = initdb.arg(&data).output().context("initdb cannot be started")?;
         ensure!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
 
+        if let Some(certified) = certified {
+            std::fs::write(data.join("pg_hba.conf"), "hostssl all all 127.0.0.1/32 trust\n")?;
+            write_certificate(&data, certified)?;
+            user.take_ownership(&data.join(KEY))?;
+        }
         let port = ReservedPort::reserve()?;
         let log = std::fs::File::create(folder.join("server.log"))?;
         let mut server = user.command(&programs.join("postgres"));
@@ -85,7 +127,8 @@ impl Cluster {
             server.args(["-c", setting]);
         }
         let server = server.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
-        let url = format!("postgres://payments@127.0.0.1:{}/postgres", port.number());
+        let mode = if certified.is_some() { "?sslmode=require" } else { "" };
+        let url = format!("postgres://payments@127.0.0.1:{}/postgres{mode}", port.number());
         let cluster = Self { url, folder, server, _port: port };
         cluster.wait_ready().await?;
         Ok(cluster)
@@ -128,6 +171,13 @@ impl Drop for Cluster {
         }
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Writes a server's certificate and key, where PostgreSQL expects them in its data folder.
+fn write_certificate(data: &Path, certified: &Certified) -> std::io::Result<()> {
+    std::fs::write(data.join("server.crt"), &certified.pem)?;
+    std::fs::write(data.join(KEY), &certified.key_pem)?;
+    std::fs::set_permissions(data.join(KEY), Permissions::from_mode(0o600))
 }
 
 /// The user that runs the server. PostgreSQL refuses to run as root, so root starts it as another user.

@@ -17,24 +17,35 @@ pub(crate) fn render(
         let fields = profile.as_object().context("the switch profile is not a JSON object")?;
         Ok(fields.iter().map(|(field, value)| format!("{field} = {value}\n")).collect())
     };
+    let link_files = |is_encrypted: bool| match &options.link_files {
+        Some(files) if is_encrypted => {
+            format!(
+                "ca_path = {:?}\nclient_identity_path = {:?}\n",
+                files.ca_path, files.client_identity_path
+            )
+        }
+        _ => String::new(),
+    };
     let mut text = format!(
-        "[temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n\n\
+        "[temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n{}\n\
          [api]\nmetrics_listen = \"127.0.0.1:0\"\ndocs = true\n\n\
          [worker]\nliveness_check_after_ms = {}\nliveness_check_interval_ms = 500\ncached_workflows = {}\n\
          lock_grants_max = {}\n\
          reconciliation_interval_s = 0\nfull_reconciliation_interval_s = 0\n\n\
          [background_worker]\npoll_interval_ms = 50\nbackoff_ms = 100\nmetrics_interval_ms = {}\n\n\
-         [broker]\nurl = {:?}\n\n[notifier]\nack_wait_ms = 2000\n\n\
+         [broker]\nurl = {:?}\n{}\n[notifier]\nack_wait_ms = 2000\n\n\
          [outbound_webhooks]\nmaster_key = {WEBHOOKS_MASTER_KEY:?}\nallow_http = true\nallowed_ports = []\n\
          allowed_networks = [\"127.0.0.0/8\"]\nattempt_timeout_ms = 3000\nlease_ms = 6000\n\
          pauses_ms = [100, 200, 500, 1000, 2000, 5000, 5000, 5000, 5000, 5000, 5000]\npoll_interval_ms = 50\n\n\
          [switches.mock]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
          callback_secrets = [{SWITCH_SECRET:?}]\nroutes = [\"XX\"]\n{}{}\n[switches.mock.profile]\n{}",
+        link_files(temporal_address.starts_with("https:")),
         options.liveness_check_after_ms,
         options.cached_workflows,
         options.lock_grants_max,
         options.metrics_interval_ms,
         options.broker_url,
+        link_files(options.broker_url.starts_with("tls:")),
         rail(options.rail),
         options.claims_limit_minor.map(|minor| format!("claims_limit_minor = {minor}\n")).unwrap_or_default(),
         profile(&options.profile)?,

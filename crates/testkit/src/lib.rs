@@ -9,6 +9,7 @@
 //! | [`nats_server`] | one message broker per test |
 //! | `reserved_port` | a port that a process keeps across restarts |
 //! | [`process`] | one process: start, kill, pause, restart |
+//! | [`authority`] | certificates, and a server that speaks TLS before another one |
 //! | [`proxy`] | a TCP proxy that cuts, holds or delays a connection |
 //! | [`system`] | a complete bank with a mock switch |
 //! | `config_file` | the configuration file of those processes |
@@ -21,6 +22,7 @@
 //! | [`wait`] | waiting for a condition without fixed sleeps |
 
 pub mod auditor;
+pub mod authority;
 pub mod callback;
 pub mod cluster;
 mod config_file;

@@ -1,5 +1,6 @@
 //! One message broker per test: a real nats-server, killed and paused by real signals.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use uuid::Uuid;
 
+use crate::authority::{Authority, Certified};
 use crate::reserved_port::ReservedPort;
 use crate::wait::until;
 
@@ -26,21 +28,57 @@ pub struct NatsServer {
     folder: PathBuf,
     child: Option<Child>,
     port: ReservedPort,
+    tls: Vec<OsString>,
 }
 
 impl NatsServer {
+    /// What the log says of a connection that did not become an encrypted one.
+    pub const REFUSED: &str = "TLS handshake error";
+
     /// Starts a server on a free port, with a folder under the test's name.
     ///
     /// # Errors
     /// If nats-server is not installed or does not listen in time.
     pub async fn start(name: &str) -> anyhow::Result<Self> {
+        let mut server = Self::new(name)?;
+        server.restart().await?;
+        Ok(server)
+    }
+
+    /// Starts a server that takes encrypted connections only, with this certificate, from clients with one of `clients`.
+    ///
+    /// # Errors
+    /// As [`NatsServer::start`].
+    pub async fn start_encrypted(
+        name: &str,
+        certified: &Certified,
+        clients: &Authority,
+    ) -> anyhow::Result<Self> {
+        let mut server = Self::new(name)?;
+        server.tls = vec!["--tls".into(), "--tlsverify".into()];
+        for (option, text) in
+            [("tlscert", &certified.pem), ("tlskey", &certified.key_pem), ("tlscacert", &clients.pem())]
+        {
+            let path = server.folder.join(format!("{option}.pem"));
+            std::fs::write(&path, text)?;
+            server.tls.extend([format!("--{option}").into(), path.into()]);
+        }
+        server.restart().await?;
+        // The connection that waited for the port was no handshake either, so that a test may count those that follow.
+        until("nats-server logs the end of the first connection", WITHIN, async || {
+            Ok((server.count_in_log(Self::REFUSED)? > 0).then_some(()))
+        })
+        .await?;
+        Ok(server)
+    }
+
+    /// A server that is not started.
+    fn new(name: &str) -> anyhow::Result<Self> {
         let binary = std::env::current_exe()?;
         let binaries = binary.ancestors().nth(2).context("the test binary is not in a target folder")?;
         let folder = binaries.join("system-tests").join(format!("{name}-{}", Uuid::new_v4().simple()));
         std::fs::create_dir_all(&folder)?;
-        let mut server = Self { folder, child: None, port: ReservedPort::reserve()? };
-        server.restart().await?;
-        Ok(server)
+        Ok(Self { folder, child: None, port: ReservedPort::reserve()?, tls: Vec::new() })
     }
 
     /// Starts the server after it was killed, on the same port and with its store.
@@ -56,6 +94,7 @@ impl NatsServer {
             .arg(CONFIG)
             .args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--store_dir"])
             .arg(self.folder.join("store"))
+            .args(&self.tls)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -101,10 +140,19 @@ impl NatsServer {
         self.signal(Signal::CONT)
     }
 
-    /// URL of the server, `nats://127.0.0.1:port`.
+    /// URL of the server, `nats://127.0.0.1:port`; `tls:` if it takes encrypted connections only.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port.number())
+        let scheme = if self.tls.is_empty() { "nats" } else { "tls" };
+        format!("{scheme}://127.0.0.1:{}", self.port.number())
+    }
+
+    /// How many lines of the server's log contain this text.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn count_in_log(&self, text: &str) -> std::io::Result<usize> {
+        Ok(std::fs::read_to_string(self.folder.join("nats-server.log"))?.matches(text).count())
     }
 
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {

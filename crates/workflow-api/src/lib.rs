@@ -12,12 +12,17 @@ mod payment_workflows;
 mod signaller;
 mod updates;
 
+use std::path::PathBuf;
 use std::str::FromStr as _;
 
+use link_kit::{Link, LinkFileError, PlaintextRefused, read_authorities, read_identity};
 use payment_protocol::inbox::CallbackStatus;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use temporalio_client::errors::ClientConnectError;
-use temporalio_client::{Client, ClientOptions, ConnectionOptions, GrpcCompression, Url};
+use temporalio_client::{
+    Client, ClientOptions, ClientTlsOptions, ConnectionOptions, GrpcCompression, TlsOptions, Url,
+};
 use temporalio_common::telemetry::metrics::TemporalMeter;
 
 pub use client::{NoStatus, described_status};
@@ -57,8 +62,18 @@ pub struct SwitchConfirmed {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TemporalOptions {
-    /// URL of the Temporal frontend. Default `http://127.0.0.1:7233`.
+    /// URL of the Temporal frontend. Default `http://127.0.0.1:7233`. A frontend of another machine needs `https:`.
     pub address: String,
+    /// Accept an `http:` address of another machine, because the link is encrypted by other means: accounts and amounts travel there,
+    /// and who answers in Temporal's place decides about payments. Default false.
+    pub allow_plaintext: bool,
+    /// PEM file of the certificate authorities that may vouch for the frontend; no other is trusted. Default: those of the operating
+    /// system.
+    pub ca_path: Option<PathBuf>,
+    /// PEM file with the process's own certificate and private key, for a frontend that demands them. Default: none.
+    pub client_identity_path: Option<PathBuf>,
+    /// API key of the namespace; requires `https:`. Default: none.
+    pub api_key: Option<SecretString>,
     /// Temporal namespace. Default `default`.
     pub namespace: String,
     /// Prefix of the task queues; the switch's name is appended. Default `payments`.
@@ -72,6 +87,10 @@ impl Default for TemporalOptions {
     fn default() -> Self {
         Self {
             address: "http://127.0.0.1:7233".into(),
+            allow_plaintext: false,
+            ca_path: None,
+            client_identity_path: None,
+            api_key: None,
             namespace: "default".into(),
             task_queue: "payments".into(),
             compression: false,
@@ -85,6 +104,17 @@ pub enum ConnectError {
     /// The address is not a URL.
     #[error("temporal.address {0:?} is not a URL; write it like http://127.0.0.1:7233")]
     Address(String),
+    /// Temporal is on another machine, and the link to it is not encrypted.
+    #[error(transparent)]
+    Plaintext(#[from] PlaintextRefused),
+    /// A file of the link cannot be used.
+    #[error(transparent)]
+    File(#[from] LinkFileError),
+    /// A setting of an encrypted link would have no effect.
+    #[error(
+        "temporal.{0} has no effect, because temporal.address is no https: URL; write https:, or leave temporal.{0} out"
+    )]
+    Unused(&'static str),
     /// The server did not answer.
     #[error("Temporal at {address} does not answer; check temporal.address and that Temporal runs")]
     Unreachable {
@@ -100,6 +130,14 @@ pub enum ConnectError {
 }
 
 impl TemporalOptions {
+    /// Checks everything that a connection needs, without connecting.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn check(&self) -> Result<(), ConnectError> {
+        self.target().map(drop)
+    }
+
     /// Connects under `identity`, which the Temporal UI shows.
     ///
     /// # Errors
@@ -117,9 +155,11 @@ impl TemporalOptions {
         identity: &str,
         meter: Option<TemporalMeter>,
     ) -> Result<Client, ConnectError> {
-        let url = Url::from_str(&self.address).map_err(|_| ConnectError::Address(self.address.clone()))?;
+        let (url, tls) = self.target()?;
         let connection = ConnectionOptions::new(url)
             .identity(identity.to_owned())
+            .maybe_tls_options(tls)
+            .maybe_api_key(self.api_key.as_ref().map(|key| key.expose_secret().to_owned()))
             .maybe_metrics_meter(meter)
             .grpc_compression(if self.compression { GrpcCompression::Gzip } else { GrpcCompression::None })
             .build();
@@ -128,6 +168,53 @@ impl TemporalOptions {
             address: self.address.clone(),
             source: Box::new(source),
         })
+    }
+
+    /// Temporal's URL, and what encrypts the link to it.
+    fn target(&self) -> Result<(Url, Option<TlsOptions>), ConnectError> {
+        let not_a_url = || ConnectError::Address(self.address.clone());
+        let url = Url::from_str(&self.address).map_err(|_| not_a_url())?;
+        let is_encrypted = match url.scheme() {
+            "https" => true,
+            "http" => false,
+            _ => return Err(not_a_url()),
+        };
+        match Link::to(url.host_str().ok_or_else(not_a_url)?, is_encrypted) {
+            Link::Tls => {
+                let tls = self.tls()?;
+                Ok((url, Some(tls)))
+            }
+            Link::Plaintext if !self.allow_plaintext => Err(ConnectError::Plaintext(PlaintextRefused {
+                setting: "temporal.address",
+                remedy: "write https:",
+                accept: "temporal.allow_plaintext",
+            })),
+            Link::Plaintext | Link::PlaintextWithinMachine => {
+                let unused = [
+                    ("api_key", self.api_key.is_some()),
+                    ("ca_path", self.ca_path.is_some()),
+                    ("client_identity_path", self.client_identity_path.is_some()),
+                ];
+                match unused.into_iter().find(|(_, is_set)| *is_set) {
+                    Some((setting, _)) => Err(ConnectError::Unused(setting)),
+                    None => Ok((url, None)),
+                }
+            }
+        }
+    }
+
+    fn tls(&self) -> Result<TlsOptions, ConnectError> {
+        let authorities = self.ca_path.as_ref().map(|path| read_authorities("temporal.ca_path", path));
+        let identity = self.client_identity_path.as_ref();
+        let identity =
+            identity.map(|path| read_identity("temporal.client_identity_path", path)).transpose()?;
+        // One file holds both: of each text only the part with its kind is read.
+        let identity = identity
+            .map(|pem| ClientTlsOptions::builder().client_cert(pem.clone()).client_private_key(pem).build());
+        Ok(TlsOptions::builder()
+            .maybe_server_root_ca_cert(authorities.transpose()?)
+            .maybe_client_tls_options(identity)
+            .build())
     }
 }
 

@@ -47,6 +47,7 @@ async fn main() -> anyhow::Result<()> {
     let health = metrics::routes(recorder, ledger.readiness());
     let listen = options.background_worker.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN", health, stop.clone());
+    options.temporal.check()?;
     let broker = Broker::connect(&options.broker, "background-worker").await?;
     let relay = outbox_publishing::relay(ledger.pool(), broker, &options.background_worker)?;
     let signaller = Signaller::new(options.temporal, "background-worker");

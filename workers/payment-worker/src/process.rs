@@ -69,6 +69,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         .context("the configuration of the switches is invalid")?;
     published::refuse(&[("worker.metrics_listen", options.worker.metrics_listen)], switches.secrets())?;
     let ledger = Ledger::new(options.database.pool("payment-worker")?);
+    options.temporal.check()?;
     let recorder = metrics::install().context("the metrics of the payment-worker could not be set up")?;
     measure::start(Process::PaymentWorker, ledger.pool().clone(), stop.clone());
     let mut switch_clients = BTreeMap::new();

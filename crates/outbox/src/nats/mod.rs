@@ -3,12 +3,14 @@
 mod consumer;
 mod publisher;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::jetstream::context::{Context, ContextBuilder, CreateStreamError, UpdateStreamError};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
-use async_nats::{Client, ConnectError, ConnectOptions};
+use async_nats::{Client, ConnectError, ConnectOptions, ServerAddr};
+use link_kit::{Link, LinkFileError, PlaintextRefused, read_authorities, read_identity};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
@@ -30,8 +32,16 @@ const DUPLICATE_WINDOW: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BrokerOptions {
-    /// URL of the broker; `tls://..` for an encrypted connection. Default `nats://127.0.0.1:4222`.
+    /// URL of the broker. Default `nats://127.0.0.1:4222`. A broker of another machine needs `tls:`.
     pub url: String,
+    /// Accept a `nats:` URL of another machine, because the link is encrypted by other means: the password and the events travel there.
+    /// Default false.
+    pub allow_plaintext: bool,
+    /// PEM file of the certificate authorities that may vouch for the broker; no other is trusted. Default: those of the operating
+    /// system.
+    pub ca_path: Option<PathBuf>,
+    /// PEM file with the process's own certificate and private key, for a broker that demands them. Default: none.
+    pub client_identity_path: Option<PathBuf>,
     /// User name; requires `password`. Default: none.
     pub user: Option<String>,
     /// Password of `user`. Default: none.
@@ -53,6 +63,9 @@ impl Default for BrokerOptions {
     fn default() -> Self {
         Self {
             url: "nats://127.0.0.1:4222".into(),
+            allow_plaintext: false,
+            ca_path: None,
+            client_identity_path: None,
             user: None,
             password: None,
             stream: "EVENTS".into(),
@@ -61,6 +74,45 @@ impl Default for BrokerOptions {
             max_age_s: 7 * 24 * 3600,
             replicas: 1,
         }
+    }
+}
+
+impl BrokerOptions {
+    /// Adds what encrypts the link, which also binds the further servers that a broker names.
+    fn encrypt(&self, connect: ConnectOptions) -> Result<ConnectOptions, BrokerError> {
+        let address: ServerAddr = self.url.parse().map_err(|_| BrokerError::Url)?;
+        let is_encrypted = match address.scheme() {
+            "tls" => true,
+            "nats" => false,
+            _ => return Err(BrokerError::Url),
+        };
+        match Link::to(address.host(), is_encrypted) {
+            Link::Tls => {}
+            Link::Plaintext if !self.allow_plaintext => {
+                return Err(BrokerError::Plaintext(PlaintextRefused {
+                    setting: "broker.url",
+                    remedy: "write tls:",
+                    accept: "broker.allow_plaintext",
+                }));
+            }
+            Link::Plaintext | Link::PlaintextWithinMachine => {
+                let files =
+                    [("ca_path", &self.ca_path), ("client_identity_path", &self.client_identity_path)];
+                let unused = files.into_iter().find(|(_, file)| file.is_some());
+                return unused.map_or(Ok(connect), |(setting, _)| Err(BrokerError::Unused(setting)));
+            }
+        }
+        let mut connect = connect.require_tls(true);
+        // Read at each connection, so that renewed files are used; checked now, so that a wrong one is known at the start.
+        if let Some(path) = &self.ca_path {
+            read_authorities("broker.ca_path", path)?;
+            connect = connect.add_root_certificates(path.clone());
+        }
+        if let Some(path) = &self.client_identity_path {
+            read_identity("broker.client_identity_path", path)?;
+            connect = connect.add_client_certificate(path.clone(), path.clone());
+        }
+        Ok(connect)
     }
 }
 
@@ -75,6 +127,22 @@ pub enum BrokerError {
         /// Why the connection failed.
         source: ConnectError,
     },
+    /// The text is not the URL of a NATS server over TCP.
+    #[error(
+        "broker.url is not a URL of a broker; write it like nats://127.0.0.1:4222 or tls://broker.example:4222"
+    )]
+    Url,
+    /// The broker is on another machine, and the link to it is not encrypted.
+    #[error(transparent)]
+    Plaintext(#[from] PlaintextRefused),
+    /// A file of the link cannot be used.
+    #[error(transparent)]
+    File(#[from] LinkFileError),
+    /// A setting of an encrypted link would have no effect.
+    #[error(
+        "broker.{0} has no effect, because broker.url is no tls: URL; write tls:, or leave broker.{0} out"
+    )]
+    Unused(&'static str),
     /// No connection at the moment; the client reconnects on its own.
     #[error("the process has no connection to the broker now; the NATS client reconnects by itself")]
     NotConnected,
@@ -130,7 +198,7 @@ impl Broker {
     /// Connects under the name of the process. Also succeeds while the broker is unavailable.
     ///
     /// # Errors
-    /// [`BrokerError::Connect`]: the URL is invalid.
+    /// [`BrokerError`]: the URL or another setting of the link is invalid.
     pub async fn connect(options: &BrokerOptions, process: &str) -> Result<Self, BrokerError> {
         let mut connect = ConnectOptions::new()
             .name(process)
@@ -142,6 +210,7 @@ impl Broker {
                 let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
                 Duration::from_millis(50).saturating_mul(attempts.min(1_000)).min(RECONNECT_PAUSE_MAX)
             });
+        connect = options.encrypt(connect)?;
         if let (Some(user), Some(password)) = (&options.user, &options.password) {
             connect = connect.user_and_password(user.clone(), password.expose_secret().to_owned());
         }

@@ -106,7 +106,7 @@ pub(crate) fn http_client(url: &Url) -> anyhow::Result<reqwest::Client> {
 
 /// Whether the address is this machine's own, which no proxy can reach.
 pub(crate) fn is_local(url: &Url) -> bool {
-    matches!(url.host_str(), Some(host) if host == "localhost" || host.starts_with("127.") || host == "[::1]")
+    url.host_str().is_some_and(link_kit::is_this_machine)
 }
 
 impl ApiClient {
@@ -226,6 +226,7 @@ mod tests {
             ("http://127.0.0.1", true),
             ("http://[::1]:80", true),
             ("http://localhost.example", false),
+            ("http://127.0.0.1.example", false),
             ("http://10.0.0.1", false),
         ] {
             assert_eq!(is_local(&url.parse().unwrap()), local, "{url}");

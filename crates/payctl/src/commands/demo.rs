@@ -96,8 +96,7 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
 
 /// Whether a database's host is this machine: a loopback address, or the folder of a socket.
 fn is_this_machine(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-    host == "localhost" || host.starts_with('/') || address.is_ok_and(|address| address.is_loopback())
+    host.starts_with('/') || link_kit::is_this_machine(host)
 }
 
 fn write_text(args: &Args, opened: &[Account], out: &mut Output<'_>) -> anyhow::Result<()> {

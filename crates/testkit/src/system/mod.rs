@@ -19,7 +19,7 @@ use crate::environment::TestEnvironment;
 use crate::process::Process;
 use crate::switch::SwitchAdmin;
 
-pub use options::{OtherOptions, SystemOptions};
+pub use options::{LinkFiles, OtherOptions, SystemOptions};
 pub use payments::{AcceptedPayment, payment_request};
 
 /// The API key of every system.

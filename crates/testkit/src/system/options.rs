@@ -1,5 +1,7 @@
 //! The options of a test's system. All times are short, since tests wait for them.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
 use crate::preload::Preload;
@@ -41,6 +43,8 @@ pub struct SystemOptions {
     pub preload: Option<Preload>,
     /// URL of the message broker. Nothing listens at the default URL.
     pub broker_url: String,
+    /// The files of the encrypted links to Temporal and the broker, where their URLs say so; `None`: the operating system's authorities.
+    pub link_files: Option<LinkFiles>,
     /// Currency of all accounts, an ISO 4217 code.
     pub currency: &'static str,
     /// URL of a proxy between the bank and its switch, in both directions: the bank sends `/v1/..` there, the switch
@@ -48,6 +52,15 @@ pub struct SystemOptions {
     pub switch_proxy: Option<String>,
     /// URL of a collector to which the bank's processes export their traces; `None` if they record none.
     pub otlp_endpoint: Option<String>,
+}
+
+/// The files of an encrypted link.
+#[derive(Clone, Debug)]
+pub struct LinkFiles {
+    /// The authorities that the bank trusts.
+    pub ca_path: PathBuf,
+    /// The certificate and the key of the bank's processes.
+    pub client_identity_path: PathBuf,
 }
 
 /// The second switch of a system, `other`, for the destinations `YY`. It has a secret of its own.
@@ -88,6 +101,7 @@ impl Default for SystemOptions {
             temporal_address: None,
             preload: None,
             broker_url: "nats://127.0.0.1:9".into(),
+            link_files: None,
             currency: "EUR",
             switch_proxy: None,
             otlp_endpoint: None,
