@@ -284,8 +284,8 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
 /// a query confirms callbacks or the switch has a statement); and one profile with every history as its own position.
 ///
 /// Two faults at the switch that offers everything, a fault together with anything under the account lock, and a decision beside two runs at
-/// a switch that has only a statement have more states than a developer's machine can store; two faults at the switch with references, with at most one event. Several
-/// hours on two cores.
+/// a switch that has only a statement have more states than a developer's machine can store; two faults at the switch with references, and a
+/// fault with a decision at the switch that has only a statement, with at most one event. Several hours on two cores.
 ///
 /// # Errors
 /// A built-in profile name is invalid, which does not occur.
@@ -304,7 +304,8 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
         if profile.strategy == Strategy::Validate {
             continue;
         }
-        walks.push(Walk::new(profile.clone(), 1, 0, 1));
+        let decided = Walk::new(profile.clone(), 1, 0, 1);
+        walks.push(if *name == STATEMENT_ONLY { decided.with_events(1) } else { decided });
         walks.push(Walk::new(profile.clone(), 1, 1, 0));
         if profile != full {
             let two_faults = Walk::new(profile, 2, 0, 0);
