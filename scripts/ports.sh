@@ -11,6 +11,7 @@ require_free_ports() {
     "$pg_port DEV_PG_PORT the database" \
     "$temporal_port DEV_TEMPORAL_PORT the Temporal server" \
     "$temporal_ui_port DEV_TEMPORAL_UI_PORT the Temporal UI" \
+    "$codec_port DEV_CODEC_PORT the Temporal UI's codec server" \
     "$switch_port DEV_SWITCH_PORT the mock switch" \
     "$sepa_switch_port DEV_SEPA_SWITCH_PORT the second mock switch" \
     "$api_port DEV_API_PORT the payments API" \

@@ -4,6 +4,7 @@
 pg_port=${DEV_PG_PORT:-5632}
 temporal_port=${DEV_TEMPORAL_PORT:-7233}
 temporal_ui_port=${DEV_TEMPORAL_UI_PORT:-8233}
+codec_port=${DEV_CODEC_PORT:-8234}
 switch_port=${DEV_SWITCH_PORT:-8090}
 sepa_switch_port=${DEV_SEPA_SWITCH_PORT:-8091}
 api_port=${DEV_API_PORT:-8080}

@@ -16,7 +16,7 @@ start_temporal() {
     set -- "$@" --db-filename "$file" --sqlite-pragma journal_mode=WAL --sqlite-pragma synchronous=NORMAL
   fi
   if [ -n "$ui_port" ]; then
-    set -- "$@" --ui-port "$ui_port"
+    set -- "$@" --ui-port "$ui_port" --ui-codec-endpoint "http://127.0.0.1:$codec_port"
   else
     set -- "$@" --headless
   fi

@@ -213,6 +213,9 @@ start_services() {
   start_service notifier
   wait_ready notifier "$notifier_metrics/ready"
   [ "$kind" = up ] || return 0
+  log_step "starting the codec server of the Temporal UI on port $codec_port"
+  start_service codec-server
+  wait_ready codec-server "http://127.0.0.1:$codec_port/ready"
   [ -n "$observes" ] || start_playground
 }
 
@@ -245,6 +248,10 @@ start_service() {
   case $1 in
     mock-switch-sepa)
       start_sepa_switch
+      return
+      ;;
+    codec-server)
+      start_process codec-server "$programs/payctl" codec-server --listen "127.0.0.1:$codec_port" --ui "http://127.0.0.1:$temporal_ui_port"
       return
       ;;
     payment-worker-*) export PAYMENTS_WORKER__METRICS_LISTEN=${worker_addresses[${1##*-} - 1]} ;;
@@ -401,6 +408,7 @@ meanwhile() {
     temporal) printf 'payments are accepted and stored, and wait for it' ;;
     mock-switch) printf 'payments are accepted, and ask it again; those of the other switch go on' ;;
     mock-switch-sepa) printf 'payments through it are undecided until it answers; those of the other switch go on' ;;
+    codec-server) printf 'payments go on, the Temporal UI shows them encrypted' ;;
     playground) printf 'payments go on' ;;
   esac
 }

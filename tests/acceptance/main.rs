@@ -15,6 +15,7 @@ mod path_b_sla_expired;
 mod path_c_debit_refused;
 mod repeated_requests;
 mod sdk_metrics;
+mod stored_payloads;
 mod traces;
 mod trigger;
 mod workflow_failures;

@@ -4,7 +4,7 @@ use serde_json::json;
 use temporalio_common::protos::temporal::api::failure::v1::failure::FailureInfo;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use testkit::system::{AcceptedPayment, payment_request};
-use testkit::temporal::EventType;
+use testkit::temporal::{EventType, failure_message};
 use testkit::{System, SystemOptions};
 
 /// The type and the message with which the workflow of a payment failed, from its history.
@@ -14,11 +14,12 @@ async fn failure(system: &System, payment: &AcceptedPayment) -> anyhow::Result<(
         anyhow::bail!("{event:?}");
     };
     let failure = failed.failure.unwrap_or_default();
+    let message = failure_message(&failure)?;
     let Some(FailureInfo::ApplicationFailureInfo(info)) = failure.failure_info else {
         anyhow::bail!("{failure:?}");
     };
     assert!(info.non_retryable, "the failure of {} can be retried", payment.payment_id);
-    Ok((info.r#type, failure.message))
+    Ok((info.r#type, message))
 }
 
 #[tokio::test]

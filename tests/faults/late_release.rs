@@ -11,7 +11,7 @@ use serde_json::json;
 use temporalio_client::WorkflowExecutionStatus;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use testkit::system::OPENING_MINOR;
-use testkit::temporal::EventType;
+use testkit::temporal::{EventType, failure_message};
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
 
@@ -54,7 +54,7 @@ async fn r6_a_late_release_ends_the_workflow_that_needs_an_operator() -> anyhow:
     let Some(Attributes::WorkflowExecutionFailedEventAttributes(ended)) = ended.attributes else {
         anyhow::bail!("{ended:?}");
     };
-    let message = ended.failure.unwrap_or_default().message;
+    let message = failure_message(&ended.failure.unwrap_or_default())?;
     assert_eq!(
         message,
         "failed: the payment had already ended in the state failed; the workflow did nothing"

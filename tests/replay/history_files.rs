@@ -10,6 +10,8 @@ use prost::Message as _;
 use temporalio_client::WorkflowHistory;
 use temporalio_common::protos::temporal::api::history::v1::{History, HistoryEvent};
 use temporalio_sdk::workflow_replayer::{WorkflowReplayFailure, WorkflowReplayer, WorkflowReplayerOptions};
+use testkit::temporal::PAYLOAD_KEY;
+use workflow_api::TemporalOptions;
 
 /// Histories by the name of their path.
 pub(crate) type Histories = BTreeMap<String, Vec<HistoryEvent>>;
@@ -62,9 +64,11 @@ pub(crate) fn event_table(histories: &Histories) -> String {
 
 /// Replays histories with the current workflow code; returns the failures by name.
 pub(crate) async fn replay(histories: &Histories) -> anyhow::Result<BTreeMap<String, WorkflowReplayFailure>> {
+    let temporal = TemporalOptions { payload_keys: vec![PAYLOAD_KEY.into()], ..TemporalOptions::default() };
     let options = WorkflowReplayerOptions::new()
         .register_workflow::<InterBankPaymentWorkflow>()?
         .register_workflow::<AccountLockWorkflow>()?
+        .data_converter(temporal.data_converter()?)
         .build();
     let replayed = histories.values().map(|events| WorkflowHistory::from(History { events: events.clone() }));
     let results = WorkflowReplayer::new(options)?.replay_workflows(replayed).await?;

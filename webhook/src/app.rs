@@ -133,7 +133,8 @@ fn start_app(config: Config, pool: PgPool, stopping: CancellationToken) -> Resul
     let idempotency = config.api.idempotency()?;
     let switches = config.switches.check(SecretsOf::Callbacks)?;
     let listeners = [("api.listen", config.api.listen), ("api.metrics_listen", config.api.metrics_listen)];
-    published::refuse(&listeners, switches.secrets().chain(config.outbound_webhooks.secrets()))?;
+    let secrets = switches.secrets().chain(config.outbound_webhooks.secrets());
+    published::refuse(&listeners, secrets.chain(config.temporal.secrets()))?;
     let webhooks = config.outbound_webhooks.check()?;
     let callback_sources = callback_sources(&switches)?;
     callbacks::initialize_metrics(callback_sources.keys());

@@ -1,7 +1,7 @@
 //! `payctl`: the command line of operators and developers.
 //!
 //! `migrate`, `demo`, `keys`, `accounts`, `ledger`, `limits`, `webhooks`, `kill-switch` and
-//! `temporal-namespace` open the database as its owner; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `restore-check`, `show`, `worker`, `decide` and `switch` use the service's
+//! `temporal-namespace` open the database as its owner; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `restore-check`, `show`, `worker`, `decide`, `switch` and `codec-server` use the service's
 //! configuration; `pay` and `listen` call the HTTP API as a customer; `trigger`
 //! does both and kills workers of this machine. Results go to stdout, remarks and errors to stderr. The
 //! command line starts no process, and moves money only through the ledger's deposits and operator decisions and
@@ -39,9 +39,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    accounts, completions, decide, demo, events, exceptions, keys, kill_switch, ledger, limits, list, listen,
-    migrate, pay, reconcile, restore_check, show, stuck, switch, temporal_namespace, trigger, webhooks,
-    worker,
+    accounts, codec_server, completions, decide, demo, events, exceptions, keys, kill_switch, ledger, limits,
+    list, listen, migrate, pay, reconcile, restore_check, show, stuck, switch, temporal_namespace, trigger,
+    webhooks, worker,
 };
 use crate::outcome::CommandOutcome;
 use crate::output::{Output, OutputError};
@@ -77,6 +77,7 @@ enum Command {
     TemporalNamespace(temporal_namespace::Command),
     Pay(pay::Args),
     List(list::Args),
+    CodecServer(codec_server::Args),
     Listen(listen::Args),
     Stuck(stuck::Args),
     Exceptions(exceptions::Args),
@@ -122,6 +123,7 @@ async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOu
         Command::TemporalNamespace(command) => temporal_namespace::run(command, out).await,
         Command::Pay(args) => pay::run(args, out).await,
         Command::List(args) => list::run(args, out).await,
+        Command::CodecServer(args) => codec_server::run(args, out).await,
         Command::Listen(args) => listen::run(args, out).await,
         Command::Stuck(args) => stuck::run(args, out).await,
         Command::Exceptions(args) => exceptions::run(args, out).await,

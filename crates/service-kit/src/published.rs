@@ -6,13 +6,15 @@ use std::net::SocketAddr;
 /// The API key of the demo's client.
 pub const DEMO_API_KEY: &str = "demo-key-not-for-production";
 
-/// The others, of `deploy/demo.toml`: tokens of the switches, secrets of their callbacks, the master key of the outbound webhooks.
-const SECRETS: [&str; 5] = [
+/// The others, of `deploy/demo.toml`: tokens of the switches, secrets of their callbacks, the master key of the outbound webhooks, the key of
+/// Temporal's payloads.
+const SECRETS: [&str; 6] = [
     "demo-switch-token",
     "demo-sepa-token",
     "whsec_ZGVtby1vbmx5LXNlY3JldC1kby1ub3QtdXNlLWl0ISE=",
     "whsec_ZGVtby1vbmx5LXNlcGEtc2VjcmV0LXByb3RlY3RzLTA=",
     "ZGVtby1vbmx5LW1hc3Rlci1rZXktcHJvdGVjdHMtMCE=",
+    "ZGVtby1vbmx5LXBheWxvYWQta2V5LW5vdC1zZWNyZXQ=",
 ];
 
 /// A published secret in a process that other machines can reach.
@@ -63,8 +65,9 @@ mod tests {
         let mut found = 0;
         for line in text.lines() {
             let Some((key, value)) = line.split_once(" = ") else { continue };
-            if ["api_token", "callback_secrets", "master_key"].contains(&key) {
+            if ["api_token", "callback_secrets", "master_key", "payload_keys"].contains(&key) {
                 let secret = value.trim_matches(['[', ']', '"']);
+                let secret = secret.strip_prefix("demo:").unwrap_or(secret);
                 assert!(is_published(secret), "{key} of deploy/demo.toml is not in the list: {secret}");
                 found += 1;
             }

@@ -56,7 +56,7 @@ impl Authority {
         self.certify_with(name, |_| {})
     }
 
-    /// A certificate for this name or address whose time is over.
+    /// A certificate for this name or address that has expired.
     ///
     /// # Errors
     /// As [`Authority::certify`].

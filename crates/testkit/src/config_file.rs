@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 use crate::system::{OTHER_SECRET, SWITCH_SECRET, SWITCH_TOKEN, SystemOptions, WEBHOOKS_MASTER_KEY};
+use crate::temporal::PAYLOAD_KEY;
 
 /// Renders the file. The switches have the addresses `base_url` and `other_url`.
 pub(crate) fn render(
@@ -27,7 +28,7 @@ pub(crate) fn render(
         _ => String::new(),
     };
     let mut text = format!(
-        "[temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n{}\n\
+        "[temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\npayload_keys = [{PAYLOAD_KEY:?}]\n{}\n\
          [api]\nmetrics_listen = \"127.0.0.1:0\"\ndocs = true\n\n\
          [worker]\nliveness_check_after_ms = {}\nliveness_check_interval_ms = 500\ncached_workflows = {}\n\
          lock_grants_max = {}\n\

@@ -1,20 +1,20 @@
 //! Temporal operations of a test: a payment's workflow, its history, reset and deletion.
 
-use std::str::FromStr as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use temporalio_client::errors::WorkflowInteractionError;
 use temporalio_client::tonic::IntoRequest as _;
 use temporalio_client::{
-    Client, ClientOptions, ConnectionOptions, UntypedWorkflow, UntypedWorkflowHandle, Url,
-    WorkflowDescribeOptions, WorkflowFetchHistoryOptions,
+    Client, UntypedWorkflow, UntypedWorkflowHandle, WorkflowDescribeOptions, WorkflowFetchHistoryOptions,
 };
 use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
+use temporalio_common::protos::temporal::api::failure::v1::Failure;
 use temporalio_common::protos::temporal::api::workflowservice::v1::{
     DeleteWorkflowExecutionRequest, ResetWorkflowExecutionRequest,
 };
 use uuid::Uuid;
+use workflow_api::{PayloadKeys, TemporalOptions};
 
 pub use temporalio_common::protos::temporal::api::enums::v1::EventType;
 pub use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
@@ -24,6 +24,8 @@ use crate::wait::until;
 
 /// Namespace of all tests.
 const NAMESPACE: &str = "default";
+/// Key of the payloads of every system: the demo's, so that its codec server reads those of the playground's bank too.
+pub const PAYLOAD_KEY: &str = "demo:ZGVtby1vbmx5LXBheWxvYWQta2V5LW5vdC1zZWNyZXQ=";
 
 /// Time limit for Temporal to record an event or a deletion.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -37,6 +39,17 @@ pub enum ResetTo {
     Last,
 }
 
+/// The message of a failure from a history, where it is encrypted.
+///
+/// # Errors
+/// If it is not encrypted, or cannot be decrypted.
+pub fn failure_message(failure: &Failure) -> anyhow::Result<String> {
+    let encrypted = failure.encoded_attributes.clone().context("the failure is stored in clear")?;
+    let clear = PayloadKeys::read(&[PAYLOAD_KEY.into()])?.decrypt(encrypted)?;
+    let attributes: serde_json::Value = serde_json::from_slice(&clear.data)?;
+    Ok(attributes["message"].as_str().context("the failure has no message")?.to_owned())
+}
+
 impl System {
     /// The test's own Temporal client, connected on first use.
     ///
@@ -44,9 +57,13 @@ impl System {
     /// If Temporal does not answer.
     pub async fn temporal(&self) -> anyhow::Result<&Client> {
         let connect = || async {
-            let url = Url::from_str(&self.temporal_address)?;
-            let connection = ConnectionOptions::new(url).identity("system-test".to_owned()).build();
-            anyhow::Ok(Client::connect(connection, ClientOptions::new(NAMESPACE).build()).await?)
+            let options = TemporalOptions {
+                address: self.temporal_address.clone(),
+                namespace: NAMESPACE.to_owned(),
+                payload_keys: vec![PAYLOAD_KEY.into()],
+                ..TemporalOptions::default()
+            };
+            anyhow::Ok(options.connect("system-test").await?)
         };
         self.temporal.get_or_try_init(connect).await
     }

@@ -8,6 +8,7 @@
 
 mod client;
 mod namespace;
+mod payload_codec;
 mod payment_workflows;
 mod signaller;
 mod updates;
@@ -23,10 +24,12 @@ use temporalio_client::errors::ClientConnectError;
 use temporalio_client::{
     Client, ClientOptions, ClientTlsOptions, ConnectionOptions, GrpcCompression, TlsOptions, Url,
 };
+use temporalio_common::data_converters::{DataConverter, DefaultFailureConverter, PayloadConverter};
 use temporalio_common::telemetry::metrics::TemporalMeter;
 
 pub use client::{NoStatus, described_status};
 pub use namespace::{NamespaceIdError, is_missing_workflow, namespace_id};
+pub use payload_codec::{DecryptError, EncryptError, PayloadKeyError, PayloadKeys};
 pub use payment_workflows::{PaymentWorkflowPager, PaymentWorkflows};
 pub use signaller::{InboxDeliveryOutcome, Signaller};
 pub use updates::{NOT_ALLOWED, NOT_NOW, UpdateError, UpdateOutcome, UpdateSender};
@@ -74,6 +77,11 @@ pub struct TemporalOptions {
     pub client_identity_path: Option<PathBuf>,
     /// API key of the namespace; requires `https:`. Default: none.
     pub api_key: Option<SecretString>,
+    /// Keys of the payloads that Temporal stores, each `ID:KEY` with 32 random bytes in base64: the first one encrypts, each decrypts what names its id.
+    /// Required, unless `allow_clear_payloads` is set. Default: none.
+    pub payload_keys: Vec<SecretString>,
+    /// Accept that Temporal stores accounts and amounts in clear. Default false.
+    pub allow_clear_payloads: bool,
     /// Temporal namespace. Default `default`.
     pub namespace: String,
     /// Prefix of the task queues; the switch's name is appended. Default `payments`.
@@ -91,6 +99,8 @@ impl Default for TemporalOptions {
             ca_path: None,
             client_identity_path: None,
             api_key: None,
+            payload_keys: Vec::new(),
+            allow_clear_payloads: false,
             namespace: "default".into(),
             task_queue: "payments".into(),
             compression: false,
@@ -115,6 +125,14 @@ pub enum ConnectError {
         "temporal.{0} has no effect, because temporal.address is no https: URL; write https:, or leave temporal.{0} out"
     )]
     Unused(&'static str),
+    /// A key of payloads cannot be used.
+    #[error(transparent)]
+    PayloadKey(#[from] PayloadKeyError),
+    /// Temporal would store payloads in clear.
+    #[error(
+        "temporal.payload_keys is empty: Temporal would store accounts and amounts in clear; set a key (ID:KEY, with KEY from openssl rand -base64 32), or temporal.allow_clear_payloads = true to accept that"
+    )]
+    ClearPayloads,
     /// The server did not answer.
     #[error("Temporal at {address} does not answer; check temporal.address and that Temporal runs")]
     Unreachable {
@@ -135,7 +153,32 @@ impl TemporalOptions {
     /// # Errors
     /// [`ConnectError`].
     pub fn check(&self) -> Result<(), ConnectError> {
-        self.target().map(drop)
+        self.target()?;
+        PayloadKeys::read(&self.payload_keys)?;
+        if self.payload_keys.is_empty() && !self.allow_clear_payloads {
+            return Err(ConnectError::ClearPayloads);
+        }
+        Ok(())
+    }
+
+    /// What encrypts and decrypts payloads. The texts of failures are payloads too; their types stay in clear.
+    ///
+    /// # Errors
+    /// [`ConnectError::PayloadKey`].
+    pub fn data_converter(&self) -> Result<DataConverter, ConnectError> {
+        if self.payload_keys.is_empty() {
+            return Ok(DataConverter::default());
+        }
+        let keys = PayloadKeys::read(&self.payload_keys)?;
+        Ok(DataConverter::new(PayloadConverter::default(), DefaultFailureConverter::new(true), keys))
+    }
+
+    /// The secret part of each key of payloads, with the name of its setting.
+    pub fn secrets(&self) -> impl Iterator<Item = (String, &str)> {
+        self.payload_keys.iter().map(|text| {
+            let text = text.expose_secret();
+            ("temporal.payload_keys".to_owned(), text.split_once(':').map_or(text, |(_, key)| key))
+        })
     }
 
     /// Connects under `identity`, which the Temporal UI shows.
@@ -163,7 +206,8 @@ impl TemporalOptions {
             .maybe_metrics_meter(meter)
             .grpc_compression(if self.compression { GrpcCompression::Gzip } else { GrpcCompression::None })
             .build();
-        let options = ClientOptions::new(self.namespace.clone()).build();
+        let options =
+            ClientOptions::new(self.namespace.clone()).data_converter(self.data_converter()?).build();
         Client::connect(connection, options).await.map_err(|source| ConnectError::Unreachable {
             address: self.address.clone(),
             source: Box::new(source),

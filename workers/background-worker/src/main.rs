@@ -29,7 +29,7 @@ use monitoring::measure;
 use monitoring::metrics::Process;
 use outbox::nats::Broker;
 use payment_ledger::Ledger;
-use service_kit::{metrics, serve, shutdown, telemetry};
+use service_kit::{metrics, published, serve, shutdown, telemetry};
 use workflow_api::Signaller;
 
 #[tokio::main]
@@ -48,6 +48,7 @@ async fn main() -> anyhow::Result<()> {
     let listen = options.background_worker.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN", health, stop.clone());
     options.temporal.check()?;
+    published::refuse(&[("background_worker.metrics_listen", listen)], options.temporal.secrets())?;
     let broker = Broker::connect(&options.broker, "background-worker").await?;
     let relay = outbox_publishing::relay(ledger.pool(), broker, &options.background_worker)?;
     let signaller = Signaller::new(options.temporal, "background-worker");

@@ -67,7 +67,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         .switches
         .check(SecretsOf::Requests)
         .context("the configuration of the switches is invalid")?;
-    published::refuse(&[("worker.metrics_listen", options.worker.metrics_listen)], switches.secrets())?;
+    let listeners = [("worker.metrics_listen", options.worker.metrics_listen)];
+    published::refuse(&listeners, switches.secrets().chain(options.temporal.secrets()))?;
     let ledger = Ledger::new(options.database.pool("payment-worker")?);
     options.temporal.check()?;
     let recorder = metrics::install().context("the metrics of the payment-worker could not be set up")?;

@@ -126,11 +126,9 @@ impl Starter<'_> {
 
     async fn start(&self, startable: StartablePayment) -> StartOutcome {
         let StartablePayment { payment, workflow_id, .. } = startable;
-        let summary = format!("Payment of {} via switch {}", payment.money, payment.profile.switch);
-        let details = format!(
-            "Payment {} of {} via switch {}",
-            payment.payment_id, payment.money, payment.profile.switch
-        );
+        // No amount: the client encrypts the input, and not these two.
+        let summary = format!("Payment via switch {}", payment.profile.switch);
+        let details = format!("Payment {} via switch {}", payment.payment_id, payment.profile.switch);
         let payment_id = payment.payment_id.clone();
         let (span, header) = traces::start_span(self.traces.as_deref(), &payment_id, &workflow_id).await;
         let options = WorkflowStartOptions::new(self.temporal.task_queue.clone(), workflow_id.clone())

@@ -97,6 +97,18 @@ impl System {
         Ok(std::fs::write(path, kept)?)
     }
 
+    /// Replaces the keys of Temporal's payloads in the configuration file. Processes that are restarted afterwards have them.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or has no keys.
+    pub fn set_payload_keys(&self, keys: &[&str]) -> anyhow::Result<()> {
+        let path = self.folder.join("payments.toml");
+        let text = std::fs::read_to_string(&path)?;
+        let line = text.lines().find(|line| line.starts_with("payload_keys = "));
+        let line = line.context("the configuration has no keys of payloads")?;
+        Ok(std::fs::write(&path, text.replace(line, &format!("payload_keys = {keys:?}")))?)
+    }
+
     /// The same with given servers and binaries.
     ///
     /// # Errors
