@@ -71,7 +71,11 @@ struct Measurement {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let temporal = TemporalOptions { address: args.temporal_address, ..TemporalOptions::default() };
+    let temporal = TemporalOptions {
+        address: args.temporal_address,
+        allow_clear_payloads: true,
+        ..TemporalOptions::default()
+    };
     let without_drift = BenchBank::new(&args.database_url, temporal.clone(), AMOUNT_MINOR).await?;
     let with_drift = {
         let name = "bench_drift";

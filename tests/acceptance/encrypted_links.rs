@@ -137,6 +137,7 @@ async fn a_temporal_that_does_not_prove_its_name_gets_no_call() -> anyhow::Resul
             address: format!("https://{}", front.address),
             ca_path: Some(ca.path().to_owned()),
             client_identity_path: identity.map(|file| file.path().to_owned()),
+            allow_clear_payloads: true,
             ..TemporalOptions::default()
         };
         options.connect("test").await.map(drop)

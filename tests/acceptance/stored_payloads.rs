@@ -1,18 +1,25 @@
 //! What Temporal stores about a payment is encrypted, and a key can be replaced while payments are on their way.
 
+use std::time::Duration;
+
+use anyhow::Context as _;
 use prost::Message as _;
 use serde_json::json;
 use temporalio_client::WorkflowExecutionStatus;
 use testkit::system::ALICE;
 use testkit::temporal::{HistoryEvent, PAYLOAD_KEY};
+use testkit::wait::until;
 use testkit::{System, SystemOptions};
+use workflow_api::PayloadKeys;
 
 /// An amount whose digits appear nowhere else.
 const AMOUNT: &str = "3791.46";
 /// The same in minor units.
 const AMOUNT_MINOR: &str = "379146";
-/// Another key of the same length.
-const NEXT_KEY: &str = "next:bmV4dC10ZXN0LW9ubHkta2V5LTAxMjM0NTY3ODkhISE=";
+/// The reason for which the switch refuses.
+const REASON: &str = "beneficiary Zora Quist is unknown";
+/// Another key.
+const NEXT_KEY: &str = "bmV4dC10ZXN0LW9ubHkta2V5LTAxMjM0NTY3ODkhISE=";
 
 /// Everything that a history holds, as text.
 fn text_of(history: &[HistoryEvent]) -> String {
@@ -22,7 +29,7 @@ fn text_of(history: &[HistoryEvent]) -> String {
 #[tokio::test]
 async fn temporal_stores_no_account_no_amount_and_no_reason_in_clear() -> anyhow::Result<()> {
     let system = System::start("stored-payloads", SystemOptions::default()).await?;
-    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold", "reject_reason": REASON})).await?;
     let settled = system.pay(AMOUNT).await?;
     let refused = system.pay(AMOUNT).await?;
     let cancelled = system.pay("5.00").await?;
@@ -34,7 +41,7 @@ async fn temporal_stores_no_account_no_amount_and_no_reason_in_clear() -> anyhow
     system.cancel(&cancelled.payment_id).await?;
     for (payment, state) in [(&settled, "settled"), (&refused, "failed"), (&cancelled, "cancelled")] {
         system.wait_for_state(&payment.payment_id, state).await?;
-        testkit::wait::until("the workflow has ended", std::time::Duration::from_secs(60), async || {
+        until("the workflow has ended", Duration::from_secs(60), async || {
             let described = system.workflow(&payment.payment_id).await?.describe(Default::default()).await?;
             Ok((described.status() != WorkflowExecutionStatus::Running).then_some(()))
         })
@@ -42,8 +49,9 @@ async fn temporal_stores_no_account_no_amount_and_no_reason_in_clear() -> anyhow
         let text = text_of(&system.history(&payment.payment_id).await?);
         assert!(text.contains("binary/encrypted"), "{state}");
         let view = system.payment(&payment.payment_id).await?;
-        let destination = view["destination_account"].as_str().unwrap_or("no destination");
-        for clear in [ALICE, destination, AMOUNT, AMOUNT_MINOR, "EUR", "source_account", &payment.reference] {
+        let destination = view["destination_account"].as_str().context("the payment has no destination")?;
+        let words = [ALICE, destination, AMOUNT, AMOUNT_MINOR, "currency", "source_account", REASON];
+        for clear in words.into_iter().chain([payment.reference.as_str()]) {
             assert!(!text.contains(clear), "the history of a {state} payment has {clear}");
         }
     }
@@ -58,11 +66,7 @@ async fn a_payload_key_is_replaced_while_payments_are_on_their_way() -> anyhow::
     system.wait_for_state(&before.payment_id, "submitted").await?;
     // First every process reads the new key, and only then one encrypts by it.
     for keys in [[PAYLOAD_KEY, NEXT_KEY], [NEXT_KEY, PAYLOAD_KEY]] {
-        system.set_payload_keys(&keys)?;
-        for process in [&mut system.worker, &mut system.api, &mut system.background_worker] {
-            process.stop().await?;
-            process.restart().await?;
-        }
+        restart_with(&mut system, &keys).await?;
     }
     let after = system.pay("6.00").await?;
     system.wait_for_state(&after.payment_id, "submitted").await?;
@@ -71,8 +75,29 @@ async fn a_payload_key_is_replaced_while_payments_are_on_their_way() -> anyhow::
         system.wait_for_state(&payment.payment_id, "settled").await?;
     }
     let (old, new) = (system.history(&before.payment_id).await?, system.history(&after.payment_id).await?);
-    assert!(text_of(&old).contains("next") && text_of(&new).contains("next"));
-    assert!(text_of(&old).contains("demo") && !text_of(&new).contains("demo"));
+    let (first, next) = (id_of(PAYLOAD_KEY)?, id_of(NEXT_KEY)?);
+    assert!(text_of(&old).contains(&first) && text_of(&old).contains(&next));
+    assert!(!text_of(&new).contains(&first) && text_of(&new).contains(&next));
+    // No workflow that needs the old key is left.
+    restart_with(&mut system, &[NEXT_KEY]).await?;
+    let last = system.pay("7.00").await?;
+    system.wait_for_state(&last.payment_id, "submitted").await?;
+    system.switch.finish_transfer(&last.reference, "settle").await?;
+    system.wait_for_state(&last.payment_id, "settled").await?;
     system.audit().await?;
+    Ok(())
+}
+
+fn id_of(key: &str) -> anyhow::Result<String> {
+    let keys = PayloadKeys::read(&[key.into()])?;
+    keys.ids().next().map(str::to_owned).context("a key has an id")
+}
+
+async fn restart_with(system: &mut System, keys: &[&str]) -> anyhow::Result<()> {
+    system.set_payload_keys(keys)?;
+    for process in [&mut system.worker, &mut system.api, &mut system.background_worker] {
+        process.stop().await?;
+        process.restart().await?;
+    }
     Ok(())
 }

@@ -121,7 +121,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
 
     print_now(&format!("{ALONE} payments alone, one after the other\n"))?;
     let alone = payer.closed(&Order::default(), ALONE, 1).await?;
-    let temporal = TemporalOptions { address: args.temporal_address.clone(), ..TemporalOptions::default() };
+    let temporal = TemporalOptions {
+        address: args.temporal_address.clone(),
+        allow_clear_payloads: true,
+        ..TemporalOptions::default()
+    };
     let histories = counts::histories(&temporal, &load.payment_ids, HISTORIES).await?;
     let lost = match args.lost {
         0 => None,

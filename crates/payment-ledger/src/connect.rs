@@ -63,7 +63,9 @@ impl Default for DatabaseOptions {
 /// `allow_plaintext` accepts.
 pub fn connect_options(url: &str, allow_plaintext: bool) -> Result<PgConnectOptions, DatabaseOptionsError> {
     let options = PgConnectOptions::from_str(url).map_err(DatabaseOptionsError::Url)?;
-    let is_local = options.get_socket().is_some() || is_this_machine(options.get_host());
+    // A host that begins with a slash is the folder of a socket.
+    let host = options.get_host();
+    let is_local = options.get_socket().is_some() || host.starts_with('/') || is_this_machine(host);
     match options.get_ssl_mode() {
         PgSslMode::VerifyFull => Ok(options),
         // No other mode is a choice of the URL's here, and TLS within the machine would cost each connection a round trip.
@@ -115,6 +117,7 @@ mod tests {
             ("postgres://u@[::1]/d", "Disable"),
             ("postgres://u@localhost/d?sslmode=require", "Require"),
             ("postgres://u@%2Frun%2Fpostgresql/d", "Disable"),
+            ("postgres://u@localhost/d?host=/run/postgresql", "Disable"),
             ("postgres://u:p@db.example/d?sslmode=verify-full", "VerifyFull"),
         ] {
             assert_eq!(mode(url, false).as_deref(), Ok(within), "{url}");

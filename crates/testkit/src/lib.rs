@@ -57,6 +57,8 @@ pub fn http() -> reqwest::Client {
         .tls_certs_only([])
         .no_proxy()
         .timeout(std::time::Duration::from_secs(60))
+        // Shorter than a server keeps an idle connection: a request on one that is being closed would fail.
+        .pool_idle_timeout(std::time::Duration::from_secs(5))
         .build()
         .expect("an HTTP client without root certificates")
 }

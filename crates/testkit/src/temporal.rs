@@ -25,7 +25,7 @@ use crate::wait::until;
 /// Namespace of all tests.
 const NAMESPACE: &str = "default";
 /// Key of the payloads of every system: the demo's, so that its codec server reads those of the playground's bank too.
-pub const PAYLOAD_KEY: &str = "demo:ZGVtby1vbmx5LXBheWxvYWQta2V5LW5vdC1zZWNyZXQ=";
+pub const PAYLOAD_KEY: &str = "ZGVtby1vbmx5LXBheWxvYWQta2V5LW5vdC1zZWNyZXQ=";
 
 /// Time limit for Temporal to record an event or a deletion.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -44,10 +44,8 @@ pub enum ResetTo {
 /// # Errors
 /// If it is not encrypted, or cannot be decrypted.
 pub fn failure_message(failure: &Failure) -> anyhow::Result<String> {
-    let encrypted = failure.encoded_attributes.clone().context("the failure is stored in clear")?;
-    let clear = PayloadKeys::read(&[PAYLOAD_KEY.into()])?.decrypt(encrypted)?;
-    let attributes: serde_json::Value = serde_json::from_slice(&clear.data)?;
-    Ok(attributes["message"].as_str().context("the failure has no message")?.to_owned())
+    anyhow::ensure!(failure.encoded_attributes.is_some(), "the failure is stored in clear: {failure:?}");
+    Ok(PayloadKeys::read(&[PAYLOAD_KEY.into()])?.failure_message(failure)?)
 }
 
 impl System {

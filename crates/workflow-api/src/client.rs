@@ -7,6 +7,7 @@ use temporalio_client::{
     Client, UntypedWorkflow, UntypedWorkflowHandle, WorkflowDescribeOptions, WorkflowExecutionDescription,
     WorkflowExecutionStatus,
 };
+use temporalio_common::protos::temporal::api::failure::v1::Failure;
 use tokio::sync::Mutex;
 
 use crate::{TemporalOptions, is_missing_workflow};
@@ -43,6 +44,12 @@ impl LazyClient {
         let client = self.options.connect(self.identity).await.map_err(|error| error.to_string())?;
         *slot = Some(client.clone());
         Ok(client)
+    }
+
+    /// The message of a failure, which may be encrypted.
+    pub(crate) fn failure_message(&self, failure: &Failure) -> Result<String, String> {
+        let keys = self.options.keys().map_err(|error| error.to_string())?;
+        keys.failure_message(failure).map_err(|error| error.to_string())
     }
 
     pub(crate) async fn workflow(&self, workflow_id: &str) -> Result<UntypedWorkflowHandle<Client>, String> {

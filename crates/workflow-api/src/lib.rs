@@ -77,10 +77,10 @@ pub struct TemporalOptions {
     pub client_identity_path: Option<PathBuf>,
     /// API key of the namespace; requires `https:`. Default: none.
     pub api_key: Option<SecretString>,
-    /// Keys of the payloads that Temporal stores, each `ID:KEY` with 32 random bytes in base64: the first one encrypts, each decrypts what names its id.
+    /// Keys of the payloads that Temporal stores, each 32 random bytes in base64: the first one encrypts, each decrypts what it encrypted.
     /// Required, unless `allow_clear_payloads` is set. Default: none.
     pub payload_keys: Vec<SecretString>,
-    /// Accept that Temporal stores accounts and amounts in clear. Default false.
+    /// Accept that Temporal stores accounts and amounts in clear: `payload_keys` then only decrypt. Default false.
     pub allow_clear_payloads: bool,
     /// Temporal namespace. Default `default`.
     pub namespace: String,
@@ -130,7 +130,7 @@ pub enum ConnectError {
     PayloadKey(#[from] PayloadKeyError),
     /// Temporal would store payloads in clear.
     #[error(
-        "temporal.payload_keys is empty: Temporal would store accounts and amounts in clear; set a key (ID:KEY, with KEY from openssl rand -base64 32), or temporal.allow_clear_payloads = true to accept that"
+        "temporal.payload_keys is empty: Temporal would store accounts and amounts in clear; set a key from openssl rand -base64 32, or temporal.allow_clear_payloads = true to accept that"
     )]
     ClearPayloads,
     /// The server did not answer.
@@ -154,31 +154,36 @@ impl TemporalOptions {
     /// [`ConnectError`].
     pub fn check(&self) -> Result<(), ConnectError> {
         self.target()?;
-        PayloadKeys::read(&self.payload_keys)?;
-        if self.payload_keys.is_empty() && !self.allow_clear_payloads {
-            return Err(ConnectError::ClearPayloads);
-        }
-        Ok(())
+        self.keys().map(drop)
     }
 
-    /// What encrypts and decrypts payloads. The texts of failures are payloads too; their types stay in clear.
+    /// The keys of payloads.
     ///
     /// # Errors
-    /// [`ConnectError::PayloadKey`].
-    pub fn data_converter(&self) -> Result<DataConverter, ConnectError> {
-        if self.payload_keys.is_empty() {
-            return Ok(DataConverter::default());
-        }
+    /// [`ConnectError::PayloadKey`], [`ConnectError::ClearPayloads`].
+    pub fn keys(&self) -> Result<PayloadKeys, ConnectError> {
         let keys = PayloadKeys::read(&self.payload_keys)?;
-        Ok(DataConverter::new(PayloadConverter::default(), DefaultFailureConverter::new(true), keys))
+        match (keys.encrypts(), self.allow_clear_payloads) {
+            (_, true) => Ok(keys.only_decrypting()),
+            (true, false) => Ok(keys),
+            (false, false) => Err(ConnectError::ClearPayloads),
+        }
     }
 
-    /// The secret part of each key of payloads, with the name of its setting.
+    /// What encrypts and decrypts payloads. The texts of failures are payloads too; their types stay in clear. A task with a payload whose
+    /// key is missing fails and is repeated: taken for a payload of another form, it would become an outcome.
+    ///
+    /// # Errors
+    /// As [`TemporalOptions::keys`].
+    pub fn data_converter(&self) -> Result<DataConverter, ConnectError> {
+        let keys = self.keys()?;
+        let failures = DefaultFailureConverter::new(keys.encrypts());
+        Ok(DataConverter::new(PayloadConverter::default(), failures, keys))
+    }
+
+    /// The keys of payloads, each with the name of its setting.
     pub fn secrets(&self) -> impl Iterator<Item = (String, &str)> {
-        self.payload_keys.iter().map(|text| {
-            let text = text.expose_secret();
-            ("temporal.payload_keys".to_owned(), text.split_once(':').map_or(text, |(_, key)| key))
-        })
+        self.payload_keys.iter().map(|key| ("temporal.payload_keys".to_owned(), key.expose_secret()))
     }
 
     /// Connects under `identity`, which the Temporal UI shows.

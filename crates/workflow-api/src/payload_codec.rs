@@ -3,7 +3,7 @@
 //! | part of an encrypted payload | content |
 //! |---|---|
 //! | metadata `encoding` | `binary/encrypted` |
-//! | metadata `encryption-key-id` | the id of the key |
+//! | metadata `encryption-key-id` | the id of the key, which is made from it: 16 hexadecimal digits of a SHA-256 |
 //! | data | 24 random bytes, then the payload, sealed by AES-256-GCM with the key's id as associated data |
 //!
 //! The first twelve random bytes derive a key of this payload's own (HKDF-SHA-256), the other twelve are the nonce. With a random nonce alone
@@ -17,11 +17,14 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use prost::Message as _;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use ring::digest::{SHA256, digest};
 use ring::hkdf::{HKDF_SHA256, Salt};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use secrecy::{ExposeSecret as _, SecretBox, SecretString};
+use serde::Deserialize;
 use temporalio_common::data_converters::{PayloadCodec, PayloadConversionError, SerializationContextData};
 use temporalio_common::protos::temporal::api::common::v1::Payload;
+use temporalio_common::protos::temporal::api::failure::v1::Failure;
 
 const ENCODING: &str = "encoding";
 const ENCRYPTED: &[u8] = b"binary/encrypted";
@@ -31,20 +34,22 @@ const PURPOSE: &[&[u8]] = &[b"temporal payload"];
 /// Bytes of a key.
 const KEY_BYTES: usize = 32;
 const SALT_BYTES: usize = 12;
-/// Longest id of a key.
-const ID_BYTES_MAX: usize = 32;
+/// Before the key in the hash that is its id.
+const ID_PREFIX: &[u8] = b"temporal payload key id:";
+/// Bytes of the hash that are the id.
+const ID_BYTES: usize = 8;
 
 /// A key of the configuration cannot be used. The message omits it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadKeyError {
-    /// The text has not the form of a key.
+    /// The text is no key.
     #[error(
-        "key {0} of temporal.payload_keys is not of the form ID:KEY; ID is 1 to {ID_BYTES_MAX} letters, digits, - or _, KEY is base64 of 32 random bytes (openssl rand -base64 32)"
+        "key {0} of temporal.payload_keys is not base64 of 32 random bytes; make one with openssl rand -base64 32"
     )]
     Form(usize),
-    /// Two keys have one id.
-    #[error("temporal.payload_keys has two keys with the id {0}; give each an id of its own")]
-    SameId(String),
+    /// A key is there twice.
+    #[error("temporal.payload_keys has key {0} twice; leave it out once")]
+    Twice(usize),
 }
 
 /// A payload cannot be encrypted: the operating system gives no random bytes.
@@ -64,11 +69,9 @@ pub enum DecryptError {
     /// No configured key has its id.
     #[error("the payload is encrypted under the key {0:?}, which temporal.payload_keys does not have")]
     UnknownKey(String),
-    /// The data was changed, or the configured key of this id is another one.
-    #[error(
-        "the payload under the key {0:?} was changed, or temporal.payload_keys has another key of this id"
-    )]
-    Refused(String),
+    /// The data was changed.
+    #[error("the payload under the key {0:?} was changed after it was encrypted")]
+    Changed(String),
 }
 
 struct PayloadKey {
@@ -79,16 +82,19 @@ struct PayloadKey {
 /// Encrypts payloads by its first key, and decrypts them by the key that each names. A payload in clear is passed on: a history may have begun
 /// before there was a key. Cheap to clone.
 #[derive(Clone)]
-pub struct PayloadKeys(Arc<Vec<PayloadKey>>);
+pub struct PayloadKeys {
+    keys: Arc<Vec<PayloadKey>>,
+    encrypts: bool,
+}
 
 impl std::fmt::Debug for PayloadKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|key| &key.id)).finish()
+        f.debug_list().entries(self.ids()).finish()
     }
 }
 
 impl PayloadKeys {
-    /// Reads keys of the form `ID:KEY`.
+    /// Reads keys, each 32 bytes in base64.
     ///
     /// # Errors
     /// [`PayloadKeyError`].
@@ -97,19 +103,36 @@ impl PayloadKeys {
         for (n, text) in (1..).zip(texts) {
             let key = read_key(text.expose_secret()).ok_or(PayloadKeyError::Form(n))?;
             if keys.iter().any(|known| known.id == key.id) {
-                return Err(PayloadKeyError::SameId(key.id));
+                return Err(PayloadKeyError::Twice(n));
             }
             keys.push(key);
         }
-        Ok(Self(Arc::new(keys)))
+        Ok(Self { encrypts: !keys.is_empty(), keys: Arc::new(keys) })
     }
 
-    /// The payload, encrypted by the first key; as it is if there is none.
+    /// The same keys, which only decrypt: what is written stays in clear.
+    #[must_use]
+    pub fn only_decrypting(self) -> Self {
+        Self { encrypts: false, ..self }
+    }
+
+    /// Whether payloads are encrypted.
+    #[must_use]
+    pub fn encrypts(&self) -> bool {
+        self.encrypts
+    }
+
+    /// The ids of the keys, in their order.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(|key| key.id.as_str())
+    }
+
+    /// The payload, encrypted by the first key; as it is if the keys only decrypt.
     ///
     /// # Errors
     /// [`EncryptError`].
     pub fn encrypt(&self, payload: Payload) -> Result<Payload, EncryptError> {
-        let Some(key) = self.0.first() else { return Ok(payload) };
+        let Some(key) = self.keys.first().filter(|_| self.encrypts) else { return Ok(payload) };
         let mut random = [0; SALT_BYTES + ring::aead::NONCE_LEN];
         SystemRandom::new().fill(&mut random)?;
         let (sealing, nonce) = key.derive(&random)?;
@@ -132,9 +155,23 @@ impl PayloadKeys {
         }
         let id = payload.metadata.get(KEY_ID).map(Vec::as_slice).unwrap_or_default();
         let name = || String::from_utf8_lossy(id).into_owned();
-        let key = self.0.iter().find(|key| key.id.as_bytes() == id);
+        let key = self.keys.iter().find(|key| key.id.as_bytes() == id);
         let key = key.ok_or_else(|| DecryptError::UnknownKey(name()))?;
-        key.open(&payload.data).ok_or_else(|| DecryptError::Refused(name()))
+        key.open(&payload.data).ok_or_else(|| DecryptError::Changed(name()))
+    }
+
+    /// The message of a failure, which is encrypted with its stack trace. The client does not decrypt the failure of an Update.
+    ///
+    /// # Errors
+    /// [`DecryptError`].
+    pub fn failure_message(&self, failure: &Failure) -> Result<String, DecryptError> {
+        #[derive(Deserialize)]
+        struct Attributes {
+            message: String,
+        }
+        let Some(encoded) = failure.encoded_attributes.clone() else { return Ok(failure.message.clone()) };
+        let attributes: Option<Attributes> = serde_json::from_slice(&self.decrypt(encoded)?.data).ok();
+        Ok(attributes.map_or_else(|| failure.message.clone(), |attributes| attributes.message))
     }
 }
 
@@ -160,11 +197,11 @@ impl PayloadKey {
 }
 
 fn read_key(text: &str) -> Option<PayloadKey> {
-    let (id, key) = text.split_once(':')?;
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    let is_id = (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(is_word);
-    let bytes: [u8; KEY_BYTES] = BASE64_STANDARD.decode(key).ok()?.try_into().ok()?;
-    is_id.then(|| PayloadKey { id: id.to_owned(), bytes: SecretBox::new(Box::new(bytes)) })
+    let bytes: [u8; KEY_BYTES] = BASE64_STANDARD.decode(text).ok()?.try_into().ok()?;
+    // Two processes that mean different keys cannot mean one id.
+    let hash = digest(&SHA256, &[ID_PREFIX, &bytes].concat());
+    let id = hash.as_ref().iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    Some(PayloadKey { id, bytes: SecretBox::new(Box::new(bytes)) })
 }
 
 impl PayloadCodec for PayloadKeys {
@@ -195,11 +232,13 @@ impl PayloadCodec for PayloadKeys {
 mod tests {
     use super::*;
 
-    fn keys(texts: &[(&str, u8)]) -> PayloadKeys {
-        let text = |(id, byte): &(&str, u8)| {
-            SecretString::from(format!("{id}:{}", BASE64_STANDARD.encode([*byte; KEY_BYTES])))
-        };
-        PayloadKeys::read(&texts.iter().map(text).collect::<Vec<_>>()).unwrap()
+    fn keys(bytes: &[u8]) -> PayloadKeys {
+        let text = |byte: &u8| SecretString::from(BASE64_STANDARD.encode([*byte; KEY_BYTES]));
+        PayloadKeys::read(&bytes.iter().map(text).collect::<Vec<_>>()).unwrap()
+    }
+
+    fn id(byte: u8) -> String {
+        keys(&[byte]).ids().next().unwrap().to_owned()
     }
 
     fn clear() -> Payload {
@@ -209,69 +248,77 @@ mod tests {
 
     #[test]
     fn a_payload_is_unreadable_without_its_key_and_the_same_with_it() {
-        let ours = keys(&[("a", 1)]);
+        let ours = keys(&[1]);
         let (first, second) = (ours.encrypt(clear()).unwrap(), ours.encrypt(clear()).unwrap());
         assert_ne!(first.data, second.data);
         let text = String::from_utf8_lossy(&first.encode_to_vec()).into_owned();
         assert!(!text.contains("account") && !text.contains("json"), "{text}");
         assert_eq!(ours.decrypt(first.clone()).unwrap(), clear());
-        assert_eq!(keys(&[("b", 1)]).decrypt(first.clone()), Err(DecryptError::UnknownKey("a".into())));
-        assert_eq!(keys(&[("a", 2)]).decrypt(first), Err(DecryptError::Refused("a".into())));
+        for others in [keys(&[2]), keys(&[])] {
+            assert_eq!(others.decrypt(first.clone()), Err(DecryptError::UnknownKey(id(1))));
+        }
     }
 
     #[test]
     fn a_changed_payload_is_refused() {
-        let ours = keys(&[("a", 1), ("b", 1)]);
+        let ours = keys(&[1, 2]);
         let sealed = ours.encrypt(clear()).unwrap();
         for at in 0..sealed.data.len() {
             let mut changed = sealed.clone();
             changed.data[at] ^= 1;
-            assert_eq!(ours.decrypt(changed), Err(DecryptError::Refused("a".into())), "byte {at}");
+            assert_eq!(ours.decrypt(changed), Err(DecryptError::Changed(id(1))), "byte {at}");
         }
         for length in 0..sealed.data.len() {
             let cut = Payload { data: sealed.data[..length].to_vec(), ..sealed.clone() };
-            assert_eq!(ours.decrypt(cut), Err(DecryptError::Refused("a".into())), "length {length}");
+            assert_eq!(ours.decrypt(cut), Err(DecryptError::Changed(id(1))), "length {length}");
         }
-        // The same key under another id: the id is sealed too.
         let mut renamed = sealed;
-        renamed.metadata.insert(KEY_ID.into(), b"b".to_vec());
-        assert_eq!(ours.decrypt(renamed), Err(DecryptError::Refused("b".into())));
+        renamed.metadata.insert(KEY_ID.into(), id(2).into_bytes());
+        assert_eq!(ours.decrypt(renamed), Err(DecryptError::Changed(id(2))));
     }
 
     #[test]
     fn a_key_is_replaced_while_its_payloads_are_stored() {
-        let (before, during, after) = (keys(&[("a", 1)]), keys(&[("b", 2), ("a", 1)]), keys(&[("b", 2)]));
+        let (before, during, after) = (keys(&[1]), keys(&[2, 1]), keys(&[2]));
         let (old, new) = (before.encrypt(clear()).unwrap(), during.encrypt(clear()).unwrap());
         assert_eq!(during.decrypt(old.clone()).unwrap(), clear());
         assert_eq!(after.decrypt(new).unwrap(), clear());
-        assert_eq!(after.decrypt(old), Err(DecryptError::UnknownKey("a".into())));
-        // From before there was a key, and without one.
+        assert_eq!(after.decrypt(old.clone()), Err(DecryptError::UnknownKey(id(1))));
+        // Before there was a key, and while keys only decrypt.
         assert_eq!(during.decrypt(clear()).unwrap(), clear());
-        assert_eq!(keys(&[]).encrypt(clear()).unwrap(), clear());
+        for none in [keys(&[]), keys(&[1]).only_decrypting()] {
+            assert!(!none.encrypts());
+            assert_eq!(none.encrypt(clear()).unwrap(), clear());
+        }
+        assert_eq!(before.only_decrypting().decrypt(old).unwrap(), clear());
     }
 
     #[test]
-    fn a_payload_key_of_another_form_is_refused_without_being_shown() {
+    fn the_message_of_a_failure_is_read_in_clear_and_encrypted() {
+        let in_clear = Failure { message: "no hold".into(), ..Failure::default() };
+        let attributes = br#"{"message":"no hold","stack_trace":""}"#;
+        let attributes = Payload { data: attributes.to_vec(), ..Payload::default() };
+        let encoded_attributes = Some(keys(&[1]).encrypt(attributes).unwrap());
+        let encrypted =
+            Failure { message: "Encoded failure".into(), encoded_attributes, ..Failure::default() };
+        for failure in [&in_clear, &encrypted] {
+            assert_eq!(keys(&[1]).failure_message(failure).unwrap(), "no hold");
+        }
+        assert_eq!(keys(&[]).failure_message(&encrypted), Err(DecryptError::UnknownKey(id(1))));
+    }
+
+    #[test]
+    fn a_text_that_is_no_payload_key_is_refused_without_being_shown() {
         let key = BASE64_STANDARD.encode([7; KEY_BYTES]);
-        let short = BASE64_STANDARD.encode([7; 31]);
-        let long_id = "x".repeat(33);
-        for text in [
-            key.clone(),
-            format!(":{key}"),
-            format!("a b:{key}"),
-            format!("a:{short}"),
-            format!("{long_id}:{key}"),
-            "a:".into(),
-            String::new(),
-        ] {
-            let texts = [SecretString::from(format!("ok:{key}")), text.clone().into()];
+        let (short, long) = (BASE64_STANDARD.encode([7; 31]), BASE64_STANDARD.encode([7; 33]));
+        for text in [short, long, format!("k1:{key}"), "?".into(), String::new()] {
+            let texts = [SecretString::from(key.clone()), text.clone().into()];
             let error = PayloadKeys::read(&texts).unwrap_err();
             assert_eq!(error, PayloadKeyError::Form(2), "{text}");
             assert!(!error.to_string().contains(&key));
         }
-        let twice = [SecretString::from(format!("a:{key}")), format!("a:{key}").into()];
-        assert_eq!(PayloadKeys::read(&twice).unwrap_err(), PayloadKeyError::SameId("a".into()));
-        let shown = format!("{:?}", PayloadKeys::read(&twice[..1]).unwrap());
-        assert_eq!(shown, "[\"a\"]");
+        let twice = [SecretString::from(key.clone()), key.into()];
+        assert_eq!(PayloadKeys::read(&twice).unwrap_err(), PayloadKeyError::Twice(2));
+        assert_eq!(format!("{:?}", keys(&[7])), format!("[\"{}\"]", id(7)));
     }
 }

@@ -9,6 +9,7 @@ use temporalio_client::{
     Client, RpcOptions, UntypedUpdate, WorkflowStartUpdateOptions, WorkflowUpdateHandle,
 };
 use temporalio_common::data_converters::{PayloadConverter, RawValue};
+use temporalio_common::protos::temporal::api::failure::v1::Failure;
 
 use crate::client::{LazyClient, NotFoundReason, not_found_reason};
 use crate::{DECIDE, TemporalOptions, is_missing_workflow};
@@ -108,7 +109,7 @@ impl UpdateSender {
                 Ok(read_outcome(&result).map_or(UpdateOutcome::Accepted, UpdateOutcome::Completed))
             }
             // Temporal reports a validator's rejection as the result of the Update.
-            Ok(Err(WorkflowUpdateError::Failed(failure))) => Err(rejection(&failure.message)),
+            Ok(Err(WorkflowUpdateError::Failed(failure))) => Err(self.rejection(&failure)),
             Ok(Err(WorkflowUpdateError::NotFound(status))) if is_missing_workflow(&status) => {
                 Err(UpdateError::Closed)
             }
@@ -133,8 +134,16 @@ impl UpdateSender {
                 NotFoundReason::Unknown => unreachable("the workflow is not started".into()),
                 NotFoundReason::Transient(detail) => unreachable(detail),
             }),
-            Err(WorkflowUpdateError::Failed(failure)) => Err(rejection(&failure.message)),
+            Err(WorkflowUpdateError::Failed(failure)) => Err(self.rejection(&failure)),
             Err(other) => Err(unreachable(other.to_string())),
+        }
+    }
+
+    /// Reads the failure of the workflow's validator, or of Temporal in its place.
+    fn rejection(&self, failure: &Failure) -> UpdateError {
+        match self.client.failure_message(failure) {
+            Ok(message) => rejection(&message),
+            Err(detail) => unreachable(detail),
         }
     }
 }
@@ -143,7 +152,6 @@ fn unreachable(detail: String) -> UpdateError {
     UpdateError::Unreachable { detail }
 }
 
-/// Reads the failure message of the workflow's validator, or of Temporal in its place.
 fn rejection(message: &str) -> UpdateError {
     if let Some(detail) = message.strip_prefix(NOT_ALLOWED) {
         UpdateError::Rejected { detail: detail.to_owned() }

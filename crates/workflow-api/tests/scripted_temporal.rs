@@ -21,10 +21,14 @@ use temporalio_common::protos::temporal::api::workflowservice::v1::{
 };
 use testkit::scripted_temporal::{Reply, ScriptedTemporal};
 use workflow_api::{
-    InboxDeliveryOutcome, NOT_ALLOWED, NOT_NOW, Signaller, TemporalOptions, UpdateError, UpdateOutcome,
-    UpdateSender,
+    InboxDeliveryOutcome, NOT_ALLOWED, NOT_NOW, PayloadKeys, Signaller, TemporalOptions, UpdateError,
+    UpdateOutcome, UpdateSender,
 };
 
+/// Key of the payloads.
+const KEY: &str = "c2NyaXB0ZWQtdGVzdC1vbmx5LWtleS0wMTIzNDU2Nzg=";
+/// A key that the client does not have.
+const OTHER_KEY: &str = "b3RoZXItdGVzdC1vbmx5LWtleS0wMTIzNDU2Nzg5MDE=";
 const SIGNAL: &str = "SignalWorkflowExecution";
 const DESCRIBE: &str = "DescribeWorkflowExecution";
 const UPDATE: &str = "UpdateWorkflowExecution";
@@ -44,7 +48,7 @@ fn no_answers() -> Vec<Reply> {
 }
 
 fn options(server: &ScriptedTemporal) -> TemporalOptions {
-    TemporalOptions { address: server.url.clone(), ..Default::default() }
+    TemporalOptions { address: server.url.clone(), payload_keys: vec![KEY.into()], ..Default::default() }
 }
 
 /// The outcome of one delivery.
@@ -128,6 +132,16 @@ fn failed(message: &str) -> Option<Outcome> {
     completed(outcome::Value::Failure(Failure { message: message.into(), ..Default::default() }))
 }
 
+/// The failure as a worker writes it, encrypted by this key.
+fn encrypted(message: &str, key: &str) -> Option<Outcome> {
+    let attributes = serde_json::json!({"message": message, "stack_trace": ""}).to_string();
+    let attributes = Payload { data: attributes.into_bytes(), ..Default::default() };
+    let encoded = PayloadKeys::read(&[key.into()]).unwrap().encrypt(attributes).unwrap();
+    let message = "Encoded failure".to_owned();
+    let failure = Failure { message, encoded_attributes: Some(encoded), ..Default::default() };
+    completed(outcome::Value::Failure(failure))
+}
+
 fn succeeded(data: Vec<u8>) -> Option<Outcome> {
     let metadata = [("encoding".to_owned(), b"json/plain".to_vec())].into();
     let payload = Payload { metadata, data, ..Default::default() };
@@ -162,6 +176,9 @@ async fn only_the_workflows_own_answer_decides_about_a_decision() {
         ("refused for good",     vec![accepted(), polled(failed(&not_allowed))],              "rejected: no hold"),
         ("refused for now",      vec![updated(Stage::Completed, failed(&not_now))],           "not now: running"),
         ("refused for now",      vec![accepted(), polled(failed(&not_now))],                  "not now: running"),
+        ("refused, encrypted",   vec![updated(Stage::Completed, encrypted(&not_allowed, KEY))], "rejected: no hold"),
+        ("refused, encrypted",   vec![accepted(), polled(encrypted(&not_now, KEY))],          "not now: running"),
+        ("under another key",    vec![accepted(), polled(encrypted(&not_allowed, OTHER_KEY))], "unreachable"),
         ("refused by Temporal",  vec![updated(Stage::Completed, failed("too many"))],         "unreachable"),
         ("never accepted",       vec![updated(Stage::Admitted, None)],                        "unreachable"),
         ("an empty answer",      vec![(UPDATE, Reply::Message(Vec::new()))],                  "unreachable"),

@@ -120,7 +120,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         for name in worker_set.unconfigured_switches(&stop).await {
             workers.extend(worker_set.switch(&name)?);
         }
-        reconciliation::create_schedules(&client, &options.temporal.task_queue, &options.worker).await?;
+        reconciliation::create_schedules(&client, &options.temporal, &options.worker).await?;
         let starter =
             Starter { ledger, client, temporal: &options.temporal, options: &options.worker, traces };
         tracing::info!(workers = workers.len(), "the process payment-worker is ready");

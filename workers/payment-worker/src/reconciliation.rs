@@ -14,15 +14,16 @@ use std::time::Duration;
 use payment_protocol::drift::Tolerance;
 use reconciliation::{Reconciler, ReconciliationProgress, ReconciliationReport};
 use serde::{Deserialize, Serialize};
-use temporalio_client::Client;
 use temporalio_client::schedules::{
     CreateScheduleOptions, ScheduleAction, ScheduleError, ScheduleOverlapPolicy, ScheduleSpec,
 };
 use temporalio_client::tonic::Code;
+use temporalio_client::{Client, ClientOptions};
 use temporalio_common::RetryPolicy;
 use temporalio_macros::{activities, workflow, workflow_methods};
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
 use temporalio_sdk::{ActivityOptions, WorkflowContext, WorkflowResult};
+use workflow_api::TemporalOptions;
 
 use crate::activities::{error_chain, retryable};
 use crate::config::PaymentWorkerOptions;
@@ -178,7 +179,7 @@ fn last_heartbeat(ctx: &ActivityContext) -> Option<ReconciliationProgress> {
 /// The window is shorter than the interval of its runs: what changes between two windows would be compared by no hourly run.
 pub(crate) async fn create_schedules(
     client: &Client,
-    task_queue: &str,
+    TemporalOptions { namespace, task_queue, .. }: &TemporalOptions,
     options: &PaymentWorkerOptions,
 ) -> anyhow::Result<()> {
     let PaymentWorkerOptions {
@@ -189,12 +190,15 @@ pub(crate) async fn create_schedules(
         "worker.reconciliation_window_s is {window_s}, and worker.reconciliation_interval_s {interval_s}: set a window that is at \
          least as long as the interval"
     );
+    // Without the keys of payloads: a schedule keeps its input longer than a key is kept, and this input names nobody.
+    let in_clear = ClientOptions::new(namespace.to_owned()).build();
+    let client = Client::new(client.connection().clone(), in_clear)?;
     for (name, interval_s, window_s) in [
         (SCHEDULE, interval_s, Some(i64::from(window_s))),
         (FULL_SCHEDULE, options.full_reconciliation_interval_s, None),
     ] {
         if interval_s > 0 {
-            create_schedule(client, task_queue, name, Duration::from_secs(interval_s), window_s).await;
+            create_schedule(&client, task_queue, name, Duration::from_secs(interval_s), window_s).await;
         }
     }
     Ok(())

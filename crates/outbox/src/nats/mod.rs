@@ -32,7 +32,8 @@ const DUPLICATE_WINDOW: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BrokerOptions {
-    /// URL of the broker. Default `nats://127.0.0.1:4222`. A broker of another machine needs `tls:`.
+    /// URL of the broker. Default `nats://127.0.0.1:4222`. A broker of another machine needs `tls:`. Of several servers, give the name that
+    /// has the addresses of all: those that a server names are not used.
     pub url: String,
     /// Accept a `nats:` URL of another machine, because the link is encrypted by other means: the password and the events travel there.
     /// Default false.
@@ -78,7 +79,7 @@ impl Default for BrokerOptions {
 }
 
 impl BrokerOptions {
-    /// Adds what encrypts the link, which also binds the further servers that a broker names.
+    /// Adds what encrypts the link.
     fn encrypt(&self, connect: ConnectOptions) -> Result<ConnectOptions, BrokerError> {
         let address: ServerAddr = self.url.parse().map_err(|_| BrokerError::Url)?;
         let is_encrypted = match address.scheme() {
@@ -202,6 +203,8 @@ impl Broker {
     pub async fn connect(options: &BrokerOptions, process: &str) -> Result<Self, BrokerError> {
         let mut connect = ConnectOptions::new()
             .name(process)
+            // A broker names its other servers before the link is encrypted: who is on the way could name one of their own, without TLS.
+            .ignore_discovered_servers()
             .retry_on_initial_connect()
             .connection_timeout(CONNECT_TIMEOUT)
             .request_timeout(Some(REQUEST_TIMEOUT))

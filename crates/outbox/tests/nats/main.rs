@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod delivery;
+mod discovery;
 mod outages;
 mod pipeline;
 mod poison;

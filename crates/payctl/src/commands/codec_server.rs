@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL,
@@ -77,13 +76,22 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
         args.listen
     );
     let options = args.config.read()?.temporal;
-    options.check()?;
-    let origin = args.ui.origin().ascii_serialization();
-    let origin = HeaderValue::from_str(&origin).context("--ui is not the URL of a page")?;
-    let server = CodecServer { keys: PayloadKeys::read(&options.payload_keys)?, origin };
+    let server = CodecServer { keys: options.keys()?, origin: origin_of(&args.ui)? };
+    let ids: Vec<_> = server.keys.ids().collect();
     out.write_line(format_args!("codec server of the Temporal UI: http://{}", args.listen))?;
+    out.write_line(format_args!("ids of the keys: {}", ids.join(", ")))?;
     serve::serve(args.listen, "--listen", router(server), shutdown::on_signals()).await?;
     Ok(CommandOutcome::Success)
+}
+
+/// The origin that the browser names for pages of this URL.
+fn origin_of(ui: &Url) -> anyhow::Result<HeaderValue> {
+    // Every other scheme has the origin "null", as has any page in a sandbox.
+    anyhow::ensure!(
+        matches!(ui.scheme(), "http" | "https"),
+        "--ui {ui} is not the URL of a page; write it like http://127.0.0.1:8233"
+    );
+    Ok(HeaderValue::from_str(&ui.origin().ascii_serialization())?)
 }
 
 fn router(server: CodecServer) -> Router {
@@ -122,12 +130,16 @@ async fn of_the_ui(State(server): State<Arc<CodecServer>>, request: Request, nex
 
 async fn decode(State(server): State<Arc<CodecServer>>, Json(encrypted): Json<Payloads>) -> Response {
     let clear = encrypted.payloads.into_iter().map(|payload| {
-        let payload = payload.read().context("a payload's metadata or data is not base64")?;
-        anyhow::Ok(JsonPayload::write(server.keys.decrypt(payload)?))
+        let payload = payload.read()?;
+        // One that cannot be decrypted stays as it is, so that the UI shows the others.
+        anyhow::Ok(JsonPayload::write(server.keys.decrypt(payload.clone()).unwrap_or(payload)))
     });
     match clear.collect::<Result<_, _>>() {
         Ok(payloads) => Json(Payloads { payloads }).into_response(),
-        Err(error) => (StatusCode::BAD_REQUEST, format!("{error:#}\n")).into_response(),
+        Err(error) => {
+            let detail = format!("a payload's metadata or data is not base64: {error}\n");
+            (StatusCode::BAD_REQUEST, detail).into_response()
+        }
     }
 }
 
@@ -176,7 +188,7 @@ mod tests {
     }
 
     fn key() -> secrecy::SecretString {
-        format!("a:{}", BASE64_STANDARD.encode([1; 32])).into()
+        BASE64_STANDARD.encode([1; 32]).into()
     }
 
     fn encrypted() -> String {
@@ -206,13 +218,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_payload_that_cannot_be_decrypted_is_named() {
-        let other = encrypted().replace(&BASE64_STANDARD.encode("a"), &BASE64_STANDARD.encode("b"));
-        let (status, _, body) = answer(Method::POST, Some(UI), other).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST);
-        assert!(body.contains("key \"b\""), "{body}");
+    async fn a_payload_that_cannot_be_decrypted_stays_as_it_is() {
+        let mut payloads: Payloads = serde_json::from_str(&encrypted()).unwrap();
+        let id = BASE64_STANDARD.encode("another key");
+        payloads.payloads[0].metadata.insert("encryption-key-id".into(), id.clone());
+        let body = serde_json::to_string(&payloads).unwrap();
+        let (status, _, body) = answer(Method::POST, Some(UI), body).await;
+        let same: Payloads = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, &same.payloads[0].data), (StatusCode::OK, &payloads.payloads[0].data));
+        assert_eq!(same.payloads[0].metadata["encryption-key-id"], id);
         let (status, _, body) = answer(Method::POST, Some(UI), r#"{"payloads":[{"data":"?"}]}"#.into()).await;
         assert_eq!(status, StatusCode::BAD_REQUEST);
         assert!(body.contains("not base64"), "{body}");
+    }
+
+    #[test]
+    fn the_address_of_the_ui_has_an_origin_of_its_own() {
+        let origin =
+            |text: &str| origin_of(&text.parse().unwrap()).map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(origin("http://127.0.0.1:8233/namespaces").unwrap(), UI);
+        assert_eq!(origin("https://ui.example/").unwrap(), "https://ui.example");
+        for text in ["localhost:8233", "ui.example:443", "file:///ui.html", "data:text/html,ui"] {
+            assert!(origin(text).is_err(), "{text}");
+        }
     }
 }

@@ -16,7 +16,8 @@ const DESCRIBE: &str = "DescribeWorkflowExecution";
 /// Asks a starter whose Temporal answers so.
 async fn with_starter<T>(replies: &[(&str, Reply)], ask: impl AsyncFnOnce(Starter<'_>) -> T) -> T {
     let server = ScriptedTemporal::start(replies).await.unwrap();
-    let temporal = TemporalOptions { address: server.url.clone(), ..Default::default() };
+    let temporal =
+        TemporalOptions { address: server.url.clone(), allow_clear_payloads: true, ..Default::default() };
     // The start and the question use Temporal only.
     let pool = sqlx::PgPool::connect_lazy("postgres://nobody@127.0.0.1:9/none").unwrap();
     let client = temporal.connect("test").await.unwrap();
