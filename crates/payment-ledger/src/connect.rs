@@ -68,7 +68,7 @@ pub fn connect_options(url: &str, allow_plaintext: bool) -> Result<PgConnectOpti
     let is_local = options.get_socket().is_some() || host.starts_with('/') || is_this_machine(host);
     match options.get_ssl_mode() {
         PgSslMode::VerifyFull => Ok(options),
-        // No other mode is a choice of the URL's here, and TLS within the machine would cost each connection a round trip.
+        // A URL without a mode means `prefer`, which asks the server for TLS: within the machine that is a round trip for nothing.
         PgSslMode::Prefer if is_local => Ok(options.ssl_mode(PgSslMode::Disable)),
         _ if is_local || allow_plaintext => Ok(options),
         _ => Err(DatabaseOptionsError::Plaintext(PlaintextRefused {
