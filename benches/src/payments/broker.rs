@@ -59,7 +59,7 @@ pub(super) async fn measure(
         "cpu_ratio": round2(cost / cpu_ms),
         "postgres_cpu_ms": round2(used.cpu_ms("postgres") / payments as f64),
         "relay_cpu_ms": round2(used.cpu_ms("relay") / payments as f64),
-        "statements": round2(used.counts.statements / payments as f64),
+        "statements": round2(used.counts.statements() / payments as f64),
         "others_cpu_share": round2(used.others_cpu_share()),
     }))
 }

@@ -1,27 +1,55 @@
 //! What the database and Temporal have counted.
 
+use std::collections::BTreeMap;
+
 use sqlx::PgPool;
 use temporalio_client::{UntypedWorkflow, WorkflowFetchHistoryOptions};
 use temporalio_common::protos::temporal::api::enums::v1::EventType;
 use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
 use workflow_api::TemporalOptions;
 
+/// Statements shown in the table: the most frequent ones.
+const SHOWN: usize = 15;
+
 /// Counters of the bank's database.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
-    /// Statements of the services, without BEGIN and COMMIT.
-    pub(super) statements: f64,
+    /// The statements of the services, without BEGIN and COMMIT.
+    statements: BTreeMap<Statement, Calls>,
     pub(super) commits: f64,
     pub(super) wal_bytes: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Statement {
+    role: String,
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Calls {
+    calls: f64,
+    /// Time in the database, waits for locks included, in milliseconds.
+    ms: f64,
 }
 
 impl Counts {
     /// The statements of this program's own user do not count.
     pub(super) async fn read(pool: &PgPool) -> anyhow::Result<Self> {
-        let (statements, commits, wal_bytes): (f64, f64, f64) = sqlx::query_as(
-            "SELECT (SELECT coalesce(sum(calls), 0) FROM pg_stat_statements s JOIN pg_roles r ON r.oid = s.userid
-                     WHERE r.rolname <> current_user AND s.query !~* '^(begin|commit|rollback|set|start)')::float8,
-                    (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database())::float8,
+        let rows: Vec<(String, String, f64, f64)> = sqlx::query_as(
+            "SELECT r.rolname::text, s.query, sum(s.calls)::float8, sum(s.total_exec_time)::float8
+             FROM pg_stat_statements s JOIN pg_roles r ON r.oid = s.userid
+             WHERE r.rolname <> current_user AND s.query !~* '^(begin|commit|rollback|set|start)'
+             GROUP BY r.rolname, s.query",
+        )
+        .fetch_all(pool)
+        .await?;
+        let statements = rows
+            .into_iter()
+            .map(|(role, text, calls, ms)| (Statement { role, text }, Calls { calls, ms }))
+            .collect();
+        let (commits, wal_bytes): (f64, f64) = sqlx::query_as(
+            "SELECT (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database())::float8,
                     pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8",
         )
         .fetch_one(pool)
@@ -30,11 +58,38 @@ impl Counts {
     }
 
     pub(super) fn since(&self, before: &Self) -> Self {
+        let mut statements = self.statements.clone();
+        for (statement, now) in &mut statements {
+            let then = before.statements.get(statement).copied().unwrap_or_default();
+            *now = Calls { calls: now.calls - then.calls, ms: now.ms - then.ms };
+        }
         Self {
-            statements: self.statements - before.statements,
+            statements,
             commits: self.commits - before.commits,
             wal_bytes: self.wal_bytes - before.wal_bytes,
         }
+    }
+
+    /// How many statements ran.
+    pub(super) fn statements(&self) -> f64 {
+        self.statements.values().map(|calls| calls.calls).sum()
+    }
+
+    /// The most frequent statements.
+    pub(super) fn table(&self, payments: usize) -> String {
+        let mut statements: Vec<_> = self.statements.iter().collect();
+        statements.sort_by(|(_, a), (_, b)| b.calls.total_cmp(&a.calls));
+        let mut table = format!("\n{:<18} {:>9} {:>9}  statement\n", "role", "a payment", "ms each");
+        for (Statement { role, text }, Calls { calls, ms }) in statements.into_iter().take(SHOWN) {
+            let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let line: String = line.chars().take(100).collect();
+            table += &format!(
+                "{role:<18} {:>9.2} {:>9.2}  {line}\n",
+                calls / payments as f64,
+                ms / calls.max(1.0)
+            );
+        }
+        table
     }
 }
 

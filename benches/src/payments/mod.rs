@@ -154,6 +154,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     for (entry, ms) in load::timeline(&pool, &alone.payment_ids).await? {
         print_now(&format!("{ms:>8.2} {entry}\n"))?;
     }
+    print_now(&used.counts.table(payments))?;
     print_now(&used.table(payments))?;
     let mut cpu_ms = Map::new();
     for name in COUNTED {
@@ -176,7 +177,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         "p99_ms": round2(ends.p99_ms),
         "alone_p50_ms": round2(alone_p50_ms),
         "cpu_ms": cpu_ms,
-        "statements": per_payment(used.counts.statements),
+        "statements": per_payment(used.counts.statements()),
         "commits": per_payment(used.counts.commits),
         "wal_bytes": per_payment(used.counts.wal_bytes).round(),
         "history_events": round2(histories.events),

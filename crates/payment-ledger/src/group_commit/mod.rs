@@ -15,7 +15,7 @@
 pub(crate) mod changes;
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use payment_protocol::ids::{PaymentId, TxId};
 use postgres_kit::timeout::timed_out;
@@ -31,11 +31,8 @@ use crate::row_lock::{self, LockedPayment};
 /// Steps in one group at most: more would hold their rows' locks longer than they save.
 const GROUP_MAX: usize = 32;
 
-/// How long steps gather after a group of several, for each of its steps: the busier the moment, the more steps share the statements of
-/// the next group. About what a step takes alone, so that no payment waits longer than it would in a queue of single steps.
-const GATHER_EACH: Duration = Duration::from_millis(5);
-/// How long steps gather at most.
-const GATHER_MAX: Duration = Duration::from_millis(50);
+/// How long steps gather at most after a group of several.
+const GATHER_MAX: Duration = Duration::from_millis(100);
 
 /// Longest time for a group, from BEGIN to COMMIT: a server that went away without a word must not hold up the steps of this process.
 const GROUP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -196,10 +193,18 @@ fn take_group(waiting: &mut Vec<Box<dyn Waiting>>) -> Vec<Box<dyn Waiting>> {
     group
 }
 
+/// How long steps gather after a group of `steps` that took `took`: as long as its steps would have taken one after the other, since a
+/// group takes about as long as one step. So no payment waits longer than it would in a queue of single steps, and the busier the
+/// moment, the more steps share the statements of the next group, on a slow server as on a fast one.
+fn gathering(steps: u32, took: Duration) -> Duration {
+    if steps > 1 { GATHER_MAX.min(took.saturating_mul(steps)) } else { Duration::ZERO }
+}
+
 /// Runs groups until no step waits. If the task ends early, every waiting step is dropped, and so runs alone.
 async fn run_groups(pool: PgPool, mut batches: Batches<Box<dyn Waiting>>) {
     while let Some(group) = batches.next(take_group) {
         let steps = u32::try_from(group.len()).unwrap_or(u32::MAX);
+        let started = Instant::now();
         match run_group_in_time(&pool, group).await {
             Ok(RunGroup { committed, locked_out }) => {
                 if committed > 0 {
@@ -216,8 +221,9 @@ async fn run_groups(pool: PgPool, mut batches: Batches<Box<dyn Waiting>>) {
                 );
             }
         }
-        if steps > 1 && batches.waiting() < GROUP_MAX {
-            tokio::time::sleep(GATHER_MAX.min(GATHER_EACH.saturating_mul(steps))).await;
+        let gathering = gathering(steps, started.elapsed());
+        if !gathering.is_zero() && batches.waiting() < GROUP_MAX {
+            tokio::time::sleep(gathering).await;
         }
     }
 }
@@ -301,4 +307,19 @@ async fn run_group(
         step.answer(inbox_id);
     }
     Ok(RunGroup { committed, locked_out })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_steps_of_the_next_group_gather_as_long_as_those_of_the_last_would_have_taken_one_by_one() {
+        let ms = Duration::from_millis;
+        assert_eq!(gathering(1, ms(20)), Duration::ZERO, "a payment alone waits for nothing");
+        assert_eq!(gathering(2, ms(3)), ms(6));
+        assert_eq!(gathering(2, ms(9)), ms(18), "a slow server");
+        assert_eq!(gathering(32, ms(9)), GATHER_MAX);
+        assert_eq!(gathering(u32::MAX, Duration::MAX), GATHER_MAX);
+    }
 }
