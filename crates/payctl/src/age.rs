@@ -1,6 +1,6 @@
 //! Ages on the command line and in tables.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 /// Parses an age like `90s`, `10m` or `48h` into whole seconds.
 ///
@@ -25,6 +25,20 @@ pub(crate) fn format(age_s: i64) -> String {
     }
 }
 
+/// Parses an instant of the past, or an age.
+pub(crate) fn parse_since(text: &str) -> Result<Timestamp, String> {
+    const FORMAT: &str = "write an instant of the past like 2026-01-01T00:00:00Z, or an age like 10m or 48h";
+    let now = Timestamp::now();
+    let since = match text.parse::<Timestamp>() {
+        Ok(instant) => instant,
+        Err(_) => {
+            let age = parse(text).map_err(|_| FORMAT)?;
+            now.checked_sub(SignedDuration::from_secs(age)).map_err(|_| FORMAT)?
+        }
+    };
+    if since > now { Err(FORMAT.into()) } else { Ok(since) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +58,17 @@ mod tests {
             assert!(parse(wrong).unwrap_err().contains("10m"), "{wrong:?}");
         }
         assert_eq!(format(-3), "0 s");
+    }
+
+    #[test]
+    fn payctl_parses_an_instant_of_the_past_or_an_age() {
+        let instant = "2026-01-01T00:00:00Z";
+        assert_eq!(parse_since(instant).unwrap().to_string(), instant);
+        let ten_minutes_ago = || Timestamp::now() - SignedDuration::from_mins(10);
+        let (before, since, after) = (ten_minutes_ago(), parse_since("10m").unwrap(), ten_minutes_ago());
+        assert!(before <= since && since <= after, "{since}");
+        for wrong in ["", "yesterday", "-5m", "9999-01-01T00:00:00Z", "2026-01-01"] {
+            assert!(parse_since(wrong).unwrap_err().contains("48h"), "{wrong}");
+        }
     }
 }

@@ -66,7 +66,7 @@ impl Config {
     /// # Errors
     /// The database is unreachable or not migrated; the message names the setting or command that helps.
     pub(crate) async fn ledger(&self) -> anyhow::Result<Ledger> {
-        let pool = self.database.clone().pool("payctl")?;
+        let pool = self.database.clone().pool(&database::program())?;
         let database = database::describe(&self.database.url.expose_secret().parse()?);
         let migrated = database::is_up_to_date(&pool).await.with_context(|| {
             format!("{database} cannot be opened; check --config and PAYMENTS_DATABASE__URL")

@@ -53,7 +53,7 @@ impl DatabaseArgs {
                  postgres://user@127.0.0.1:5632/payments",
             ),
         })?;
-        Ok(options.application_name("payctl"))
+        Ok(options.application_name(&program()))
     }
 
     /// Opens the ledger and checks that its database is migrated.
@@ -74,10 +74,19 @@ impl DatabaseArgs {
     }
 }
 
+/// The name of this program at the database, for the audit log: with the user and the machine, as far as they are known here. The
+/// database's login is what it has verified.
+pub(crate) fn program() -> String {
+    let user = ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
+    let user = user.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
+    let machine = rustix::system::uname();
+    format!("payctl {user}@{}", machine.nodename().to_string_lossy())
+}
+
 /// Whether the newest migration was applied. Checks for an object that it creates, because the role of the
 /// services cannot read the table of applied migrations.
 pub(crate) async fn is_up_to_date(pool: &PgPool) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar("SELECT to_regclass('inbox_by_payment') IS NOT NULL").fetch_one(pool).await
+    sqlx::query_scalar("SELECT to_regclass('audit_log_by_subject') IS NOT NULL").fetch_one(pool).await
 }
 
 /// Name and address of the database, without user and password.

@@ -1,6 +1,6 @@
 //! `payctl`: the command line of operators and developers.
 //!
-//! `migrate`, `demo`, `keys`, `accounts`, `ledger`, `limits`, `webhooks`, `kill-switch` and
+//! `migrate`, `demo`, `keys`, `accounts`, `ledger`, `limits`, `webhooks`, `kill-switch`, `audit` and
 //! `temporal-namespace` open the database as its owner; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `restore-check`, `show`, `worker`, `decide`, `switch` and `codec-server` use the service's
 //! configuration; `pay` and `listen` call the HTTP API as a customer; `trigger`
 //! does both and kills workers of this machine. Results go to stdout, remarks and errors to stderr. The
@@ -39,9 +39,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    accounts, codec_server, completions, decide, demo, events, exceptions, keys, kill_switch, ledger, limits,
-    list, listen, migrate, pay, reconcile, restore_check, show, stuck, switch, temporal_namespace, trigger,
-    webhooks, worker,
+    accounts, audit, codec_server, completions, decide, demo, events, exceptions, keys, kill_switch, ledger,
+    limits, list, listen, migrate, pay, reconcile, restore_check, show, stuck, switch, temporal_namespace,
+    trigger, webhooks, worker,
 };
 use crate::outcome::CommandOutcome;
 use crate::output::{Output, OutputError};
@@ -73,6 +73,7 @@ enum Command {
     Limits(limits::Command),
     #[command(subcommand)]
     KillSwitch(kill_switch::Command),
+    Audit(audit::Args),
     #[command(subcommand)]
     TemporalNamespace(temporal_namespace::Command),
     Pay(pay::Args),
@@ -120,6 +121,7 @@ async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOu
         Command::Ledger(command) => ledger::run(command, out).await,
         Command::Limits(command) => limits::run(command, out).await,
         Command::KillSwitch(command) => kill_switch::run(command, out).await,
+        Command::Audit(args) => audit::run(args, out).await,
         Command::TemporalNamespace(command) => temporal_namespace::run(command, out).await,
         Command::Pay(args) => pay::run(args, out).await,
         Command::List(args) => list::run(args, out).await,

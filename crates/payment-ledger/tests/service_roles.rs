@@ -63,7 +63,10 @@ async fn r36_each_process_can_run_its_ledger_steps(_: PgPoolOptions, connect: Pg
     let poor = api.accept(&order).await;
     assert_eq!(worker.reserve(&poor).await, ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds));
     assert!(matches!(background.ledger.seal(BatchSize::new(100)).await.unwrap(), SealOutcome::Batch { .. }));
-    assert_eq!(worker.ledger.verify(None).await.unwrap().findings, []);
+    let sealed = background.ledger.seal_audit_log(BatchSize::new(100)).await.unwrap();
+    assert!(matches!(sealed, SealOutcome::Batch { .. }));
+    assert_eq!(worker.ledger.verify_journal().await.unwrap().findings, []);
+    assert_eq!(owner.ledger.verify(None).await.unwrap().findings, []);
     owner.audit().await;
     for bank in [api, worker, background, owner] {
         bank.close().await;
@@ -85,6 +88,13 @@ const FORBIDDEN: &[&str] = &[
     "DELETE FROM operations",
     "UPDATE journal_seals SET hash = hash",
     "DELETE FROM journal_seals",
+    "INSERT INTO audit_log (login, program, object, subject, action, after) VALUES ('l', 'p', 'limits', 's', 'insert', '{}')",
+    "UPDATE audit_log SET operator = 'nobody'",
+    "DELETE FROM audit_log",
+    "INSERT INTO audit_log_unsealed VALUES (1)",
+    "UPDATE audit_log_seals SET hash = hash",
+    "DELETE FROM audit_log_seals",
+    "CREATE TRIGGER forged AFTER INSERT ON journal FOR EACH ROW EXECUTE FUNCTION record_in_audit_log('kind')",
     "UPDATE seal_batches SET hash = hash",
     "DELETE FROM seal_batches",
     "INSERT INTO journal_unsealed VALUES (1)",
@@ -316,6 +326,7 @@ async fn r36_a_temporary_table_moves_no_balance(_: PgPoolOptions, connect: PgCon
     sqlx::query(post).bind(forged.id.as_str()).execute(&mut *session).await.unwrap();
     session.commit().await.unwrap();
     assert_eq!(owner.available(&forged).await, support::FUNDS_MINOR - support::AMOUNT_MINOR);
+    assert_eq!(worker.ledger.verify_journal().await.unwrap().findings, []);
     assert_eq!(owner.ledger.verify(None).await.unwrap().findings, []);
     worker.close().await;
     owner.close().await;

@@ -309,7 +309,7 @@ impl Reconciler {
     async fn verify_journal(&self, run: &mut ReconciliationProgress) -> Result<(), ReconciliationError> {
         let verified = match &run.baseline.window {
             Some(window) => self.ledger.verify_window(window).await?,
-            None => self.ledger.verify(None).await?,
+            None => self.ledger.verify_journal().await?,
         };
         // Several findings about one object are one exception.
         let mut findings = BTreeMap::new();

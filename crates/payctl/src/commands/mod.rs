@@ -1,6 +1,7 @@
 //! One file per command: its arguments, what it does, and its output.
 
 pub(crate) mod accounts;
+pub(crate) mod audit;
 pub(crate) mod codec_server;
 pub(crate) mod completions;
 pub(crate) mod decide;

@@ -1,6 +1,6 @@
 //! `payctl restore-check`: protects the open payments after commits may have been lost, and lists what differs.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use payment_ledger::audit::reconcile::restore::{EndedWithoutAttempt, UnrecordedTransfer};
 use reconciliation::restore::RestoreReport;
 
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     config: ConfigArgs,
     /// An instant up to which the database surely has every commit, like 2026-01-01T00:00:00Z, or how long ago it was, like 10m
     /// or 48h
-    #[arg(long, value_name = "INSTANT|AGE", value_parser = parse_since)]
+    #[arg(long, value_name = "INSTANT|AGE", value_parser = age::parse_since)]
     since: Timestamp,
     /// Print one JSON document
     #[arg(long)]
@@ -98,35 +98,4 @@ fn ended(payments: &[EndedWithoutAttempt]) -> Table<4> {
         table.row([payment_id, state, switch, &ended_at.to_string()]);
     }
     table
-}
-
-/// Parses an instant of the past, or an age.
-fn parse_since(text: &str) -> Result<Timestamp, String> {
-    const FORMAT: &str = "write an instant of the past like 2026-01-01T00:00:00Z, or an age like 10m or 48h";
-    let now = Timestamp::now();
-    let since = match text.parse::<Timestamp>() {
-        Ok(instant) => instant,
-        Err(_) => {
-            let age = age::parse(text).map_err(|_| FORMAT)?;
-            now.checked_sub(SignedDuration::from_secs(age)).map_err(|_| FORMAT)?
-        }
-    };
-    if since > now { Err(FORMAT.into()) } else { Ok(since) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn payctl_parses_an_instant_of_the_past_or_an_age() {
-        let instant = "2026-01-01T00:00:00Z";
-        assert_eq!(parse_since(instant).unwrap().to_string(), instant);
-        let ten_minutes_ago = || Timestamp::now() - SignedDuration::from_mins(10);
-        let (before, since, after) = (ten_minutes_ago(), parse_since("10m").unwrap(), ten_minutes_ago());
-        assert!(before <= since && since <= after, "{since}");
-        for wrong in ["", "yesterday", "-5m", "9999-01-01T00:00:00Z", "2026-01-01"] {
-            assert!(parse_since(wrong).unwrap_err().contains("48h"), "{wrong}");
-        }
-    }
 }

@@ -27,7 +27,9 @@ async fn r36_payctl_ledger_verify_names_changed_entries_and_balances() {
     let (scratch, pool) = sealed().await;
     let verify = ["ledger", "verify", "--database-url", scratch.url()];
     let output = payctl(&verify).await.success();
-    let (counts, head) = output.trim_end().split_once("\nhead ").unwrap();
+    let mut lines = output.lines();
+    let counts = lines.next().unwrap();
+    let head = lines.next().unwrap().strip_prefix("head ").unwrap();
     assert_eq!(counts, "verified 2 entries in 1 sealed batch; not sealed yet: 0; findings: 0");
     let with_head = [&verify[..], &["--expect-head", head]].concat();
     assert_eq!(payctl(&with_head).await.success(), output);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed setup fails the test")]
 
 mod api_stub;
+mod audit;
 mod bank;
 mod completions;
 mod database;

@@ -11,17 +11,17 @@ use crate::outcome::{CommandOutcome, EXIT_CODES};
 use crate::output::Output;
 use crate::table::{Align, Table};
 
-/// Recompute the hash chain of the journal and compare the books with each other
+/// Recompute the hash chains of the journal and the audit log, and compare the books with each other
 ///
-/// Keep the printed head outside the database and pass it to the next verification with --expect-head: somebody with
-/// write access to all tables can rebuild the hash chain, but not so that it contains an earlier head. Exit code 1:
-/// the journal was changed, or the books disagree.
+/// Keep the printed heads outside the database and pass one to the next verification with --expect-head: somebody with
+/// write access to all tables can rebuild a hash chain, but not so that it contains an earlier head. Exit code 1:
+/// the journal or the audit log was changed, or the books disagree.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Head of an earlier verification, 64 hexadecimal digits; the hash chain must contain it
+    /// Head of an earlier verification, of the journal or of the audit log, 64 hexadecimal digits; its hash chain must contain it
     #[arg(long, value_name = "HASH")]
     expect_head: Option<SealHash>,
     /// Print one JSON document
@@ -61,6 +61,14 @@ fn print(verified: &VerificationReport, out: &mut Output<'_>) -> anyhow::Result<
         Some(head) => out.write_line(format_args!("head {head}"))?,
         None => out.write_line("no entry is sealed yet")?,
     }
+    out.write_line(format_args!(
+        "verified {} of the audit log; not sealed yet: {}",
+        counted(verified.audit_log_entries, "sealed entry"),
+        verified.audit_log_unsealed
+    ))?;
+    if let Some(head) = verified.audit_log_head {
+        out.write_line(format_args!("head of the audit log {head}"))?;
+    }
     Ok(())
 }
 
@@ -75,6 +83,9 @@ fn document(verified: &VerificationReport) -> Value {
         "batches": verified.batches,
         "unsealed": verified.unsealed,
         "head": verified.head.map(|head| head.to_string()),
+        "audit_log_entries": verified.audit_log_entries,
+        "audit_log_unsealed": verified.audit_log_unsealed,
+        "audit_log_head": verified.audit_log_head.map(|head| head.to_string()),
         "found": verified.found,
         "findings": findings,
     })

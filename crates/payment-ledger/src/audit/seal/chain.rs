@@ -1,4 +1,4 @@
-//! The hash chain: an entry becomes a hash, and a batch of entries a link. No SQL.
+//! The hash chains: a journal entry becomes a hash, and a batch of entries a link; each entry of the audit log is a link. No SQL.
 //!
 //! An encoding is a sequence of fields, each prefixed by its length (8 bytes, big-endian), so different entries have
 //! different bytes. Its first field names the version: a new encoding has a new name, and old links stay valid.
@@ -10,6 +10,8 @@ use sha2::{Digest as _, Sha256};
 
 /// First field of an entry's encoding.
 const ENTRY: &[u8] = b"journal-entry/1";
+/// First field of the encoding of the audit log's entry.
+const AUDIT_LOG_ENTRY: &[u8] = b"audit-log-entry/1";
 /// First field of a batch's encoding.
 const BATCH: &[u8] = b"journal-batch/1";
 /// Bytes of a hash.
@@ -91,15 +93,53 @@ impl SealedEntry {
         let mut encoding = Encoding::new(ENTRY);
         encoding.number(self.entry_id);
         encoding.text(&self.operation_key);
-        // Distinguishes no payment id from an empty one.
-        encoding.number(self.payment_id.is_some().into());
-        encoding.text(self.payment_id.as_deref().unwrap_or_default());
+        encoding.optional(self.payment_id.as_deref());
         encoding.text(&self.kind);
         encoding.text(&self.debit_account);
         encoding.text(&self.credit_account);
         encoding.number(self.amount_minor);
         encoding.text(&self.currency);
         encoding.number(self.posted_at.to_jiff().as_microsecond());
+        encoding.end()
+    }
+}
+
+/// An entry of the audit log with every sealed column.
+#[derive(Clone, Debug)]
+pub(super) struct SealedAuditEntry {
+    pub(super) entry_id: i64,
+    pub(super) recorded_at: jiff_sqlx::Timestamp,
+    pub(super) operator: Option<String>,
+    pub(super) reason: Option<String>,
+    pub(super) login: String,
+    pub(super) address: Option<String>,
+    pub(super) program: String,
+    pub(super) object: String,
+    pub(super) subject: String,
+    pub(super) action: String,
+    /// As the database writes it.
+    pub(super) before: Option<String>,
+    /// As the database writes it.
+    pub(super) after: Option<String>,
+}
+
+impl SealedAuditEntry {
+    /// The link of the entry at `position`, after `previous`.
+    pub(super) fn link(&self, position: i64, previous: &SealHash) -> SealHash {
+        let mut encoding = Encoding::new(AUDIT_LOG_ENTRY);
+        encoding.number(position);
+        encoding.field(previous.as_bytes());
+        encoding.number(self.entry_id);
+        encoding.number(self.recorded_at.to_jiff().as_microsecond());
+        encoding.optional(self.operator.as_deref());
+        encoding.optional(self.reason.as_deref());
+        encoding.text(&self.login);
+        encoding.optional(self.address.as_deref());
+        for text in [&self.program, &self.object, &self.subject, &self.action] {
+            encoding.text(text);
+        }
+        encoding.optional(self.before.as_deref());
+        encoding.optional(self.after.as_deref());
         encoding.end()
     }
 }
@@ -144,6 +184,12 @@ impl Encoding {
 
     fn text(&mut self, text: &str) {
         self.field(text.as_bytes());
+    }
+
+    /// Distinguishes no text from an empty one.
+    fn optional(&mut self, text: Option<&str>) {
+        self.number(text.is_some().into());
+        self.text(text.unwrap_or_default());
     }
 
     fn number(&mut self, number: i64) {
@@ -200,6 +246,54 @@ mod tests {
             assert!(!hashes.contains(&hash), "{changed:?}");
             hashes.push(hash);
         }
+    }
+
+    #[test]
+    fn the_link_of_an_audit_log_entry_covers_every_field() {
+        let entry = SealedAuditEntry {
+            entry_id: 1,
+            recorded_at: jiff_sqlx::ToSqlx::to_sqlx(jiff::Timestamp::UNIX_EPOCH),
+            operator: Some("ann".into()),
+            reason: None,
+            login: "payments".into(),
+            address: None,
+            program: "payctl".into(),
+            object: "accounts".into(),
+            subject: "a".into(),
+            action: "update".into(),
+            before: Some("{}".into()),
+            after: Some("{}".into()),
+        };
+        type Change = fn(&mut SealedAuditEntry);
+        let changes: [Change; 13] = [
+            |entry| entry.entry_id = 2,
+            |entry| {
+                entry.recorded_at = jiff_sqlx::ToSqlx::to_sqlx(jiff::Timestamp::from_microsecond(1).unwrap())
+            },
+            |entry| entry.operator = None,
+            |entry| entry.operator = Some("bob".into()),
+            |entry| entry.reason = Some(String::new()),
+            |entry| entry.login = "postgres".into(),
+            |entry| entry.address = Some("10.0.0.1".into()),
+            |entry| entry.program = "psql".into(),
+            |entry| entry.object = "limits".into(),
+            |entry| entry.subject = "b".into(),
+            |entry| entry.action = "insert".into(),
+            |entry| entry.before = None,
+            |entry| entry.after = Some("{ }".into()),
+        ];
+        let mut links = vec![
+            entry.link(1, &SealHash::NONE),
+            entry.link(2, &SealHash::NONE),
+            entry.link(1, &SealHash([1; 32])),
+        ];
+        for change in changes {
+            let mut changed = entry.clone();
+            change(&mut changed);
+            links.push(changed.link(1, &SealHash::NONE));
+        }
+        let count = links.len();
+        assert_eq!(links.into_iter().collect::<std::collections::HashSet<_>>().len(), count);
     }
 
     #[test]

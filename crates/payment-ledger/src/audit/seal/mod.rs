@@ -5,16 +5,19 @@
 //! depends neither on the order of commits nor on transaction ids, and no writer waits for it. One sealer runs at a time, and
 //! a batch is one transaction: a crash leaves nothing half sealed.
 //!
+//! The entries of the audit log have a chain of their own ([`audit_log`]), sealed and verified with the journal's.
+//!
 //! A role that may write all of these tables could rebuild the chain from any point on. It cannot change a head hash that was
 //! noted elsewhere.
 
+mod audit_log;
 mod chain;
 mod checks;
 pub mod verify;
 
 use chain::{HashLink, SealedEntry};
 pub use chain::{SealHash, SealHashError};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, Postgres, Transaction};
 
 use crate::{Ledger, LedgerError};
 
@@ -65,14 +68,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: unknown whether the batch was sealed; the next call continues from the committed head.
     pub async fn seal(&self, size: BatchSize) -> Result<SealOutcome, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
-        let has_lock =
-            sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock($1) AS "has_lock!""#, SEALER_LOCK)
-                .fetch_one(&mut *tx)
-                .await?;
-        if !has_lock {
-            return Ok(SealOutcome::Busy);
-        }
+        let Some(mut tx) = self.lock_sealer().await? else { return Ok(SealOutcome::Busy) };
         let entries = unsealed_entries(&mut tx, size).await?;
         if entries.is_empty() {
             return Ok(SealOutcome::NothingToSeal);
@@ -81,8 +77,24 @@ impl Ledger {
         append(&mut tx, &head, &entries).await?;
         roll_forward(&mut tx, head.position).await?;
         tx.commit().await?;
-        let is_full = i64::try_from(entries.len()).is_ok_and(|count| count >= size.0);
-        Ok(SealOutcome::Batch { entries: entries.len(), is_full })
+        Ok(SealOutcome::batch(entries.len(), size))
+    }
+
+    /// A transaction with the sealer's lock; `None` while another sealer has it.
+    async fn lock_sealer(&self) -> Result<Option<Transaction<'_, Postgres>>, LedgerError> {
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let has_lock =
+            sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock($1) AS "has_lock!""#, SEALER_LOCK)
+                .fetch_one(&mut *tx)
+                .await?;
+        Ok(has_lock.then_some(tx))
+    }
+}
+
+impl SealOutcome {
+    fn batch(entries: usize, size: BatchSize) -> Self {
+        let is_full = i64::try_from(entries).is_ok_and(|count| count >= size.0);
+        Self::Batch { entries, is_full }
     }
 }
 

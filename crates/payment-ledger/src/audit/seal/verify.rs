@@ -7,7 +7,7 @@ use sqlx::{Executor as _, PgConnection, PgPool, Postgres, Transaction};
 
 use super::chain::{HashLink, SealedEntry};
 use super::checks::{ENTRY_CHECKS, SUM_CHECKS, VIOLATIONS_MAX};
-use super::{BatchSize, SealHash};
+use super::{BatchSize, SealHash, audit_log};
 use crate::amount_text::amount;
 use crate::audit::reconcile::window::ReconciliationWindow;
 use crate::{Ledger, LedgerError};
@@ -41,6 +41,12 @@ pub struct VerificationReport {
     pub unsealed: i64,
     /// Hash of the last batch; `None` if nothing is sealed. Note it outside the reach of anyone who may write this database.
     pub head: Option<SealHash>,
+    /// Sealed entries of the audit log. 0 for a window.
+    pub audit_log_entries: i64,
+    /// Unsealed entries of the audit log. 0 for a window.
+    pub audit_log_unsealed: i64,
+    /// Hash of the last sealed entry of the audit log, to note like `head`. `None` for a window.
+    pub audit_log_head: Option<SealHash>,
     /// The first thousand findings; empty if the ledger is consistent.
     pub findings: Vec<VerificationFinding>,
     /// The number of findings; each consistency check counts at most a hundred.
@@ -52,7 +58,7 @@ impl VerificationReport {
         violations.into_iter().for_each(|(subject, detail)| self.add_finding(kind, subject, detail));
     }
 
-    fn add_finding(&mut self, kind: &'static str, subject: String, detail: String) {
+    pub(super) fn add_finding(&mut self, kind: &'static str, subject: String, detail: String) {
         self.found += 1;
         if self.findings.len() < FINDINGS_MAX {
             self.findings.push(VerificationFinding { kind, subject, detail });
@@ -91,23 +97,30 @@ struct Seal {
 }
 
 impl Ledger {
-    /// Verifies the ledger. With `expected`, a head that was noted earlier must be a link of the chain.
+    /// Verifies the ledger and the audit log. With `expected`, a head that was noted earlier must be a link of a chain. The audit log is
+    /// read with the rights of the database's owner.
     ///
     /// # Errors
     /// [`LedgerError`]: the verification was not completed.
     pub async fn verify(&self, expected: Option<SealHash>) -> Result<VerificationReport, LedgerError> {
         let mut tx = snapshot(&self.pool).await?;
-        let mut verified = count_unsealed(&mut tx).await?;
-        let contains_expected = walk(&mut tx, &mut verified, Batch::beginning(), expected).await?;
-        if let (Some(expected), false) = (expected, contains_expected) {
-            let detail = "the hash chain does not contain the given head of an earlier verification".into();
+        let (mut verified, in_journal) = verify_journal(&mut tx, expected).await?;
+        let in_audit_log = audit_log::verify(&mut tx, &mut verified, expected).await?;
+        if let (Some(expected), false) = (expected, in_journal || in_audit_log) {
+            let detail = "no hash chain contains the given head of an earlier verification".into();
             verified.add_finding("head_unknown", expected.to_string(), detail);
         }
-        check_entries(&mut tx, &mut verified, i64::MIN).await?;
-        for (kind, query) in SUM_CHECKS {
-            let violations = sqlx::query_as(query).bind(limit()).fetch_all(&mut *tx).await?;
-            verified.add_findings(kind, violations);
-        }
+        tx.rollback().await?;
+        Ok(verified)
+    }
+
+    /// Verifies the ledger, without the audit log.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: the verification was not completed.
+    pub async fn verify_journal(&self) -> Result<VerificationReport, LedgerError> {
+        let mut tx = snapshot(&self.pool).await?;
+        let (verified, _) = verify_journal(&mut tx, None).await?;
         tx.rollback().await?;
         Ok(verified)
     }
@@ -143,6 +156,21 @@ async fn snapshot(pool: &PgPool) -> Result<Transaction<'_, Postgres>, LedgerErro
     tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     tx.execute(STATEMENT_TIMEOUT).await?;
     Ok(tx)
+}
+
+/// Verifies the chain and the books. Returns whether the chain contains `expected`, too.
+async fn verify_journal(
+    tx: &mut PgConnection,
+    expected: Option<SealHash>,
+) -> Result<(VerificationReport, bool), LedgerError> {
+    let mut verified = count_unsealed(tx).await?;
+    let contains_expected = walk(tx, &mut verified, Batch::beginning(), expected).await?;
+    check_entries(tx, &mut verified, i64::MIN).await?;
+    for (kind, query) in SUM_CHECKS {
+        let violations = sqlx::query_as(query).bind(limit()).fetch_all(&mut *tx).await?;
+        verified.add_findings(kind, violations);
+    }
+    Ok((verified, contains_expected))
 }
 
 async fn count_unsealed(tx: &mut PgConnection) -> Result<VerificationReport, LedgerError> {
