@@ -27,7 +27,7 @@ async fn r6_a_late_release_ends_the_workflow_that_needs_an_operator() -> anyhow:
     system.wait_for_state(id, "submitted").await?;
     system.switch.finish_transfer(&payment.reference, "reject").await?;
     system.wait_for_state(id, "needs_operator").await?;
-    assert_eq!(system.payment(id).await?["operator_reason"], "compensation_failed");
+    assert_eq!(system.operator_reason(id).await?.as_deref(), Some("compensation_failed"));
     let alerts: Vec<String> =
         sqlx::query_scalar("SELECT kind FROM alerts WHERE payment_id = $1 ORDER BY kind")
             .bind(id)

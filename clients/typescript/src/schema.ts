@@ -464,10 +464,11 @@ export interface components {
             /** @description Text of the notification. */
             message: string;
         };
-        /** @description A payment in its current state. */
+        /**
+         * @description A payment in its current state, without what concerns only the bank: why it needs an operator, what the operator may decide, its
+         *     workflow.
+         */
         Payment: {
-            /** @description Decisions that an operator of the bank may take now; not available to clients. */
-            allowed_actions?: string[];
             /**
              * @description Decimal in major units, with all decimals of the currency.
              * @example 12.50
@@ -503,8 +504,6 @@ export interface components {
              * @description Since when the payment has needed an operator.
              */
             needs_operator_since?: string;
-            /** @description Why the payment needs an operator, or last needed one. */
-            operator_reason?: string;
             /** @description Id of the payment, derived from tenant, client and Idempotency-Key. */
             payment_id: string;
             /** @description Why the payment did not settle, or is being compensated. */
@@ -534,8 +533,6 @@ export interface components {
              * @description When the payment last changed.
              */
             updated_at: string;
-            /** @description Workflow ID of the payment. */
-            workflow_id: string;
         };
         /** @description Related paths. */
         PaymentLinks: {

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define as _attrs_define
 from attrs import field as _attrs_field
@@ -20,36 +20,34 @@ T = TypeVar("T", bound="Payment")
 
 @_attrs_define
 class Payment:
-    """A payment in its current state.
+    """A payment in its current state, without what concerns only the bank: why it needs an operator, what the operator may
+    decide, its
+    workflow.
 
-    Attributes:
-        amount (str): Decimal in major units, with all decimals of the currency. Example: 12.50.
-        amount_minor (int): The amount in minor units. Example: 1250.
-        created_at (datetime.datetime): When the payment was accepted.
-        currency (str): ISO 4217 code.
-        destination_account (str): Account to be credited.
-        ended (bool): Whether `status` is a final state.
-        links (PaymentLinks): Related paths.
-        payment_id (str): Id of the payment, derived from tenant, client and Idempotency-Key.
-        source_account (str): Account to be charged.
-        status (PaymentStatus): State of a payment. It ends `settled`, `rejected`, `failed`, `timed_out` or `cancelled`.
-        switch (str): Switch that transfers the payment.
-        transaction_id (str): Id of the transaction; the reference at the switch starts with it.
-        updated_at (datetime.datetime): When the payment last changed.
-        workflow_id (str): Workflow ID of the payment.
-        allowed_actions (list[str] | Unset): Decisions that an operator of the bank may take now; not available to
-            clients.
-        end_to_end_id (str | Unset): End-to-end id of the payer.
-        ended_at (datetime.datetime | Unset): When the payment ended.
-        needs_operator_since (datetime.datetime | Unset): Since when the payment has needed an operator.
-        operator_reason (str | Unset): Why the payment needs an operator, or last needed one.
-        reason (str | Unset): Why the payment did not settle, or is being compensated.
-        restored_at (datetime.datetime | Unset): When the amount became available to the payer again without a
-            confirmation. The transfer may still be executed until the payment
-            has ended.
-        returned_minor (int | Unset): What came back of a settled payment, in minor units; absent without a return. It
-            was credited to the account if the account had
-            been debited, else to the bank.
+        Attributes:
+            amount (str): Decimal in major units, with all decimals of the currency. Example: 12.50.
+            amount_minor (int): The amount in minor units. Example: 1250.
+            created_at (datetime.datetime): When the payment was accepted.
+            currency (str): ISO 4217 code.
+            destination_account (str): Account to be credited.
+            ended (bool): Whether `status` is a final state.
+            links (PaymentLinks): Related paths.
+            payment_id (str): Id of the payment, derived from tenant, client and Idempotency-Key.
+            source_account (str): Account to be charged.
+            status (PaymentStatus): State of a payment. It ends `settled`, `rejected`, `failed`, `timed_out` or `cancelled`.
+            switch (str): Switch that transfers the payment.
+            transaction_id (str): Id of the transaction; the reference at the switch starts with it.
+            updated_at (datetime.datetime): When the payment last changed.
+            end_to_end_id (str | Unset): End-to-end id of the payer.
+            ended_at (datetime.datetime | Unset): When the payment ended.
+            needs_operator_since (datetime.datetime | Unset): Since when the payment has needed an operator.
+            reason (str | Unset): Why the payment did not settle, or is being compensated.
+            restored_at (datetime.datetime | Unset): When the amount became available to the payer again without a
+                confirmation. The transfer may still be executed until the payment
+                has ended.
+            returned_minor (int | Unset): What came back of a settled payment, in minor units; absent without a return. It
+                was credited to the account if the account had
+                been debited, else to the bank.
     """
 
     amount: str
@@ -65,12 +63,9 @@ class Payment:
     switch: str
     transaction_id: str
     updated_at: datetime.datetime
-    workflow_id: str
-    allowed_actions: list[str] | Unset = UNSET
     end_to_end_id: str | Unset = UNSET
     ended_at: datetime.datetime | Unset = UNSET
     needs_operator_since: datetime.datetime | Unset = UNSET
-    operator_reason: str | Unset = UNSET
     reason: str | Unset = UNSET
     restored_at: datetime.datetime | Unset = UNSET
     returned_minor: int | Unset = UNSET
@@ -103,12 +98,6 @@ class Payment:
 
         updated_at = self.updated_at.isoformat()
 
-        workflow_id = self.workflow_id
-
-        allowed_actions: list[str] | Unset = UNSET
-        if not isinstance(self.allowed_actions, Unset):
-            allowed_actions = self.allowed_actions
-
         end_to_end_id = self.end_to_end_id
 
         ended_at: str | Unset = UNSET
@@ -118,8 +107,6 @@ class Payment:
         needs_operator_since: str | Unset = UNSET
         if not isinstance(self.needs_operator_since, Unset):
             needs_operator_since = self.needs_operator_since.isoformat()
-
-        operator_reason = self.operator_reason
 
         reason = self.reason
 
@@ -146,19 +133,14 @@ class Payment:
                 "switch": switch,
                 "transaction_id": transaction_id,
                 "updated_at": updated_at,
-                "workflow_id": workflow_id,
             }
         )
-        if allowed_actions is not UNSET:
-            field_dict["allowed_actions"] = allowed_actions
         if end_to_end_id is not UNSET:
             field_dict["end_to_end_id"] = end_to_end_id
         if ended_at is not UNSET:
             field_dict["ended_at"] = ended_at
         if needs_operator_since is not UNSET:
             field_dict["needs_operator_since"] = needs_operator_since
-        if operator_reason is not UNSET:
-            field_dict["operator_reason"] = operator_reason
         if reason is not UNSET:
             field_dict["reason"] = reason
         if restored_at is not UNSET:
@@ -199,10 +181,6 @@ class Payment:
 
         updated_at = isoparse(d.pop("updated_at"))
 
-        workflow_id = d.pop("workflow_id")
-
-        allowed_actions = cast(list[str], d.pop("allowed_actions", UNSET))
-
         end_to_end_id = d.pop("end_to_end_id", UNSET)
 
         _ended_at = d.pop("ended_at", UNSET)
@@ -218,8 +196,6 @@ class Payment:
             needs_operator_since = UNSET
         else:
             needs_operator_since = isoparse(_needs_operator_since)
-
-        operator_reason = d.pop("operator_reason", UNSET)
 
         reason = d.pop("reason", UNSET)
 
@@ -246,12 +222,9 @@ class Payment:
             switch=switch,
             transaction_id=transaction_id,
             updated_at=updated_at,
-            workflow_id=workflow_id,
-            allowed_actions=allowed_actions,
             end_to_end_id=end_to_end_id,
             ended_at=ended_at,
             needs_operator_since=needs_operator_since,
-            operator_reason=operator_reason,
             reason=reason,
             restored_at=restored_at,
             returned_minor=returned_minor,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define as _attrs_define
 from attrs import field as _attrs_field
@@ -38,15 +38,11 @@ class PaymentWithTimeline:
         switch (str): Switch that transfers the payment.
         transaction_id (str): Id of the transaction; the reference at the switch starts with it.
         updated_at (datetime.datetime): When the payment last changed.
-        workflow_id (str): Workflow ID of the payment.
         notifications (list[Notification]): Messages to the customer, oldest first.
         timeline (list[TimelineEntry]): State changes and their details, oldest first.
-        allowed_actions (list[str] | Unset): Decisions that an operator of the bank may take now; not available to
-            clients.
         end_to_end_id (str | Unset): End-to-end id of the payer.
         ended_at (datetime.datetime | Unset): When the payment ended.
         needs_operator_since (datetime.datetime | Unset): Since when the payment has needed an operator.
-        operator_reason (str | Unset): Why the payment needs an operator, or last needed one.
         reason (str | Unset): Why the payment did not settle, or is being compensated.
         restored_at (datetime.datetime | Unset): When the amount became available to the payer again without a
             confirmation. The transfer may still be executed until the payment
@@ -69,14 +65,11 @@ class PaymentWithTimeline:
     switch: str
     transaction_id: str
     updated_at: datetime.datetime
-    workflow_id: str
     notifications: list[Notification]
     timeline: list[TimelineEntry]
-    allowed_actions: list[str] | Unset = UNSET
     end_to_end_id: str | Unset = UNSET
     ended_at: datetime.datetime | Unset = UNSET
     needs_operator_since: datetime.datetime | Unset = UNSET
-    operator_reason: str | Unset = UNSET
     reason: str | Unset = UNSET
     restored_at: datetime.datetime | Unset = UNSET
     returned_minor: int | Unset = UNSET
@@ -109,8 +102,6 @@ class PaymentWithTimeline:
 
         updated_at = self.updated_at.isoformat()
 
-        workflow_id = self.workflow_id
-
         notifications = []
         for notifications_item_data in self.notifications:
             notifications_item = notifications_item_data.to_dict()
@@ -121,10 +112,6 @@ class PaymentWithTimeline:
             timeline_item = timeline_item_data.to_dict()
             timeline.append(timeline_item)
 
-        allowed_actions: list[str] | Unset = UNSET
-        if not isinstance(self.allowed_actions, Unset):
-            allowed_actions = self.allowed_actions
-
         end_to_end_id = self.end_to_end_id
 
         ended_at: str | Unset = UNSET
@@ -134,8 +121,6 @@ class PaymentWithTimeline:
         needs_operator_since: str | Unset = UNSET
         if not isinstance(self.needs_operator_since, Unset):
             needs_operator_since = self.needs_operator_since.isoformat()
-
-        operator_reason = self.operator_reason
 
         reason = self.reason
 
@@ -162,21 +147,16 @@ class PaymentWithTimeline:
                 "switch": switch,
                 "transaction_id": transaction_id,
                 "updated_at": updated_at,
-                "workflow_id": workflow_id,
                 "notifications": notifications,
                 "timeline": timeline,
             }
         )
-        if allowed_actions is not UNSET:
-            field_dict["allowed_actions"] = allowed_actions
         if end_to_end_id is not UNSET:
             field_dict["end_to_end_id"] = end_to_end_id
         if ended_at is not UNSET:
             field_dict["ended_at"] = ended_at
         if needs_operator_since is not UNSET:
             field_dict["needs_operator_since"] = needs_operator_since
-        if operator_reason is not UNSET:
-            field_dict["operator_reason"] = operator_reason
         if reason is not UNSET:
             field_dict["reason"] = reason
         if restored_at is not UNSET:
@@ -219,8 +199,6 @@ class PaymentWithTimeline:
 
         updated_at = isoparse(d.pop("updated_at"))
 
-        workflow_id = d.pop("workflow_id")
-
         notifications = []
         _notifications = d.pop("notifications")
         for notifications_item_data in _notifications:
@@ -234,8 +212,6 @@ class PaymentWithTimeline:
             timeline_item = TimelineEntry.from_dict(timeline_item_data)
 
             timeline.append(timeline_item)
-
-        allowed_actions = cast(list[str], d.pop("allowed_actions", UNSET))
 
         end_to_end_id = d.pop("end_to_end_id", UNSET)
 
@@ -252,8 +228,6 @@ class PaymentWithTimeline:
             needs_operator_since = UNSET
         else:
             needs_operator_since = isoparse(_needs_operator_since)
-
-        operator_reason = d.pop("operator_reason", UNSET)
 
         reason = d.pop("reason", UNSET)
 
@@ -280,14 +254,11 @@ class PaymentWithTimeline:
             switch=switch,
             transaction_id=transaction_id,
             updated_at=updated_at,
-            workflow_id=workflow_id,
             notifications=notifications,
             timeline=timeline,
-            allowed_actions=allowed_actions,
             end_to_end_id=end_to_end_id,
             ended_at=ended_at,
             needs_operator_since=needs_operator_since,
-            operator_reason=operator_reason,
             reason=reason,
             restored_at=restored_at,
             returned_minor=returned_minor,

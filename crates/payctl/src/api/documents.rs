@@ -43,9 +43,6 @@ pub(crate) struct PaymentDocument {
     pub(crate) switch: String,
     /// Why the payment did not settle or is being compensated.
     pub(crate) reason: Option<String>,
-    /// Why the payment needs an operator.
-    pub(crate) operator_reason: Option<String>,
-    pub(crate) workflow_id: String,
     /// What came back of a settled payment, in minor units.
     #[serde(default)]
     pub(crate) returned_minor: i64,

@@ -90,7 +90,7 @@ impl ApiStub {
         json!({
             "payment_id": PAYMENT_ID, "transaction_id": "tx_1", "status": status, "amount": "12.50", "amount_minor": 1250,
             "currency": "EUR", "source_account": "A", "destination_account": "B", "switch": "mock",
-            "workflow_id": PAYMENT_ID, "created_at": "2026-01-01T00:00:00Z", "ended_at": ended_at, "timeline": timeline,
+            "created_at": "2026-01-01T00:00:00Z", "ended_at": ended_at, "timeline": timeline,
             "reason": (status == "failed").then_some("creditor_unknown"),
         })
     }

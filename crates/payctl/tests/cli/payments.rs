@@ -147,7 +147,6 @@ amount        12.50 EUR
 from          A
 to            B
 switch        mock
-workflow      {PAYMENT_ID}
 accepted at   2026-01-01T00:00:00Z
 
     0.250 s   accepted         to be sent by mock

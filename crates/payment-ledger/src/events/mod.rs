@@ -121,7 +121,7 @@ pub struct TransferEvent {
     /// The customer's own id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_to_end_id: Option<String>,
-    /// Why the payment did not settle, or needs an operator: a stable word.
+    /// Why the payment did not settle: a stable word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Of a transfer that was executed after the customer's account had been restored, or that the account could not be debited for: who
@@ -248,7 +248,7 @@ pub(crate) async fn append_event(
 ) -> Result<(), LedgerError> {
     let Some(kind) = EventKind::for_state(state) else { return Ok(()) };
     let row = sqlx::query!(
-        r#"SELECT p.tx_id, p.tenant_id, p.amount_minor, p.currency, p.source_account, p.end_to_end_id, p.operator_reason, p.trace_parent,
+        r#"SELECT p.tx_id, p.tenant_id, p.amount_minor, p.currency, p.source_account, p.end_to_end_id, p.trace_parent,
                   p.cause ->> 'code' AS cause, o.reason AS "refusal?", p.restored_at IS NOT NULL AS "was_restored!",
                   EXISTS (SELECT FROM claims c WHERE c.payment_id = p.payment_id AND c.closed_at IS NULL) AS "has_claim!"
            FROM payments p
@@ -276,10 +276,11 @@ pub(crate) async fn append_event(
         end_to_end_id: row.end_to_end_id,
         reason: match kind {
             EventKind::TransferPending
+            // Why concerns only the bank.
+            | EventKind::TransferNeedsOperator
             | EventKind::TransferRestored
             | EventKind::TransferSent
             | EventKind::TransferReturned => None,
-            EventKind::TransferNeedsOperator => row.operator_reason,
             EventKind::TransferRejected
             | EventKind::TransferFailed
             | EventKind::TransferTimedOut

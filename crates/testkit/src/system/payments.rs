@@ -76,6 +76,15 @@ impl System {
         Ok(self.http.get(url).bearer_auth(API_KEY).send().await?.error_for_status()?.json().await?)
     }
 
+    /// Why the payment needs an operator, or needed one last, as the bank's own database has it; customers do not see it.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn operator_reason(&self, payment_id: &str) -> anyhow::Result<Option<String>> {
+        let query = "SELECT operator_reason FROM payments WHERE payment_id = $1";
+        Ok(sqlx::query_scalar(query).bind(payment_id).fetch_one(&self.database.pool).await?)
+    }
+
     /// Requests the payment's cancellation as the customer; returns the response whatever its status is.
     ///
     /// # Errors

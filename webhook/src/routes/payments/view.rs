@@ -5,7 +5,6 @@ use payment_ledger::LedgerError;
 use payment_ledger::events::notifications;
 use payment_ledger::reads::view::{self, PaymentView};
 use payment_protocol::PaymentState;
-use payment_protocol::decision::Action;
 use payment_protocol::money::{format_major, parse_currency};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -25,7 +24,8 @@ fn is_zero(minor: &i64) -> bool {
     *minor == 0
 }
 
-/// A payment in its current state.
+/// A payment in its current state, without what concerns only the bank: why it needs an operator, what the operator may decide, its
+/// workflow.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Payment {
     /// Id of the payment, derived from tenant, client and Idempotency-Key.
@@ -59,10 +59,6 @@ pub(crate) struct Payment {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     reason: Option<String>,
-    /// Why the payment needs an operator, or last needed one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    operator_reason: Option<String>,
     /// Since when the payment has needed an operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
@@ -76,11 +72,6 @@ pub(crate) struct Payment {
     /// been debited, else to the bank.
     #[serde(skip_serializing_if = "is_zero")]
     returned_minor: i64,
-    /// Decisions that an operator of the bank may take now; not available to clients.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    allowed_actions: Vec<&'static str>,
-    /// Workflow ID of the payment.
-    workflow_id: String,
     /// When the payment was accepted.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -155,12 +146,9 @@ impl Payment {
             end_to_end_id: view.end_to_end_id,
             switch: view.switch,
             reason: view.reason,
-            operator_reason: view.operator_reason,
             needs_operator_since: view.needs_operator_since,
             restored_at: view.restored_at,
             returned_minor: view.returned_minor,
-            allowed_actions: view.allowed_actions.into_iter().map(Action::as_str).collect(),
-            workflow_id: view.workflow_id,
             created_at: view.accepted_at,
             updated_at: view.updated_at,
             ended_at: view.ended_at,

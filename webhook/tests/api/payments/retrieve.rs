@@ -26,10 +26,12 @@ async fn the_api_shows_a_payment_with_state_timeline_and_notifications(pool: PgP
         ("amount_minor", json!(1_250)),
         ("currency", json!("EUR")),
         ("switch", json!("north")),
-        ("workflow_id", json!(id)),
         ("links", json!({"self": this, "cancel": format!("{this}/cancel")})),
     ] {
         assert_eq!(shown.json[field], value, "{field}");
+    }
+    for internal in ["workflow_id", "operator_reason", "allowed_actions"] {
+        assert_eq!(shown.json.get(internal), None, "{internal} concerns only the bank");
     }
     let timeline = shown.json["timeline"].as_array().unwrap();
     assert_eq!(timeline.len(), 1);

@@ -45,10 +45,8 @@ fn fields(payment: &PaymentDocument) -> Table<2> {
     fields.row(["payment", payment.payment_id.as_str()]);
     fields.row(["transaction", &payment.transaction_id]);
     fields.row(["state", payment.status.as_str()]);
-    for (name, value) in [("reason", &payment.reason), ("operator reason", &payment.operator_reason)] {
-        if let Some(value) = value {
-            fields.row([name, value]);
-        }
+    if let Some(reason) = &payment.reason {
+        fields.row(["reason", reason]);
     }
     fields.row(["amount", &format!("{} {}", payment.amount, payment.currency)]);
     fields.row(["from", &payment.source_account]);
@@ -57,7 +55,6 @@ fn fields(payment: &PaymentDocument) -> Table<2> {
         fields.row(["end-to-end id", id]);
     }
     fields.row(["switch", &payment.switch]);
-    fields.row(["workflow", &payment.workflow_id]);
     fields.row(["accepted at", &payment.created_at.to_string()]);
     if payment.returned_minor > 0 {
         fields.row(["came back", &document::money(payment.returned_minor, &payment.currency)]);

@@ -192,7 +192,8 @@ impl<'a> Play<'a> {
     }
 
     async fn kill_worker(&self, payment: &PaymentDocument, out: &mut Output<'_>) -> anyhow::Result<()> {
-        let identity = explain::carrying_worker(self.config, &payment.workflow_id).await?;
+        // A payment that is not resumed has its own id as workflow id (S0.1).
+        let identity = explain::carrying_worker(self.config, payment.payment_id.as_str()).await?;
         let identity = identity.context("Temporal names no worker that carries the payment")?;
         let id = worker::process_id(&identity)
             .with_context(|| format!("the identity of the worker names no process: {identity}"))?;
