@@ -75,6 +75,15 @@ pub struct ApiOptions {
     pub max_in_flight: usize,
     /// The same for callbacks of switches. Default 256.
     pub callbacks_max_in_flight: usize,
+    /// The part of `max_in_flight` that one address may use. Default 768. Behind a
+    /// proxy, whose address all clients have: as many as `max_in_flight`.
+    pub max_in_flight_per_address: usize,
+    /// The same part of `callbacks_max_in_flight`. Default 192.
+    pub callbacks_max_in_flight_per_address: usize,
+    /// Upper bound of connections; a further one is closed. Default 8192; each takes a file descriptor.
+    pub connections_max: usize,
+    /// Upper bound of connections of one address; a further one is closed. Default 1024. Behind a proxy: as many as `connections_max`.
+    pub connections_per_address_max: usize,
     /// Longest time of one request, including `?wait=`. Default 40 s.
     pub request_timeout_s: u64,
     /// Rate of writes of one client; retries are not counted.
@@ -102,6 +111,10 @@ impl Default for ApiOptions {
             waiters_max: 256,
             max_in_flight: 1024,
             callbacks_max_in_flight: 256,
+            max_in_flight_per_address: 768,
+            callbacks_max_in_flight_per_address: 192,
+            connections_max: 8_192,
+            connections_per_address_max: 1_024,
             request_timeout_s: 40,
             writes: RateOptions::default(),
             reads: RateOptions::default(),
@@ -200,6 +213,8 @@ impl ApiOptions {
     pub fn connection_bounds(&self) -> Result<ConnectionBounds, SetupError> {
         not_zero("api.headers_max", self.headers_max)?;
         not_zero("api.idle_timeout_s", self.idle_timeout_s)?;
+        not_zero("api.connections_max", self.connections_max)?;
+        not_zero("api.connections_per_address_max", self.connections_per_address_max)?;
         if self.head_limit_bytes < ConnectionBounds::HEAD_BYTES_MIN {
             return Err(SetupError::Head { given: self.head_limit_bytes });
         }
@@ -207,6 +222,8 @@ impl ApiOptions {
             headers_max: self.headers_max,
             head_bytes: self.head_limit_bytes,
             idle: Duration::from_secs(self.idle_timeout_s),
+            connections_max: self.connections_max,
+            connections_per_address_max: self.connections_per_address_max,
         })
     }
 

@@ -23,10 +23,12 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceExt as _};
 
+use crate::peers::PeerAddress;
+
 /// Longest time of a graceful close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Limits of one connection.
+/// Limits of one connection, and of the connections of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionBounds {
     /// Upper bound of headers of a request (HTTP/1.1); more are answered 431. HTTP/2 counts 32 bytes for each
@@ -37,6 +39,10 @@ pub struct ConnectionBounds {
     /// Longest time without a request being handled or a byte being written: for the head of the first request, between
     /// two requests, and for a client that does not read. Then the connection is closed.
     pub idle: Duration,
+    /// Most connections of a listener at once; a further one is closed without an answer.
+    pub connections_max: usize,
+    /// Most connections of one address at once ([`PeerAddress`]); a further one is closed without an answer.
+    pub connections_per_address_max: usize,
 }
 
 impl ConnectionBounds {
@@ -45,15 +51,22 @@ impl ConnectionBounds {
 }
 
 impl Default for ConnectionBounds {
-    /// The default limits: 64 headers, a head of 16 KiB, 20 s without progress.
+    /// The default limits: 64 headers, a head of 16 KiB, 20 s without progress, 8,192 connections, 1,024 of one address.
     fn default() -> Self {
-        Self { headers_max: 64, head_bytes: 16 * 1024, idle: Duration::from_secs(20) }
+        Self {
+            headers_max: 64,
+            head_bytes: 16 * 1024,
+            idle: Duration::from_secs(20),
+            connections_max: 8_192,
+            connections_per_address_max: 1_024,
+        }
     }
 }
 
-/// Serves one connection until it ends, is idle for too long, or `shutdown` is requested and its requests have ended.
+/// Serves one connection of `peer` until it ends, is idle for too long, or `shutdown` is requested and its requests have ended.
 pub(crate) async fn serve<Io, S>(
     stream: Io,
+    peer: PeerAddress,
     service: S,
     bounds: ConnectionBounds,
     shutdown: CancellationToken,
@@ -66,7 +79,9 @@ pub(crate) async fn serve<Io, S>(
     let requests = activity.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let guard = requests.clone().begin_request();
-        let response = service.clone().oneshot(request.map(Body::new));
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(peer);
+        let response = service.clone().oneshot(request);
         async move {
             let response = response.await;
             drop(guard);

@@ -8,6 +8,7 @@ pub mod bounds;
 pub mod config;
 pub mod connection;
 pub mod metrics;
+pub mod peers;
 pub mod problem;
 pub mod published;
 pub mod serve;

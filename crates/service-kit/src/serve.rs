@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::connection::{self, ConnectionBounds};
+use crate::peers::{PeerAddress, PeerShares};
 
 /// Longest time for running requests to finish after a stop.
 const GRACE: Duration = Duration::from_secs(10);
@@ -54,24 +55,38 @@ pub async fn bind(addr: SocketAddr, setting: &str) -> anyhow::Result<TcpListener
 }
 
 /// Serves on a bound listener until `shutdown`; then running requests have 10 s to finish. `service` makes the service of
-/// each connection.
+/// each connection. A connection above a limit of `bounds` is closed; the requests of the others know their peer ([`PeerAddress`]).
 pub async fn serve_on<L, S>(
     mut listener: L,
     service: impl Fn(&L::Io) -> S,
     bounds: ConnectionBounds,
     shutdown: CancellationToken,
 ) where
-    L: Listener,
+    L: Listener<Addr = SocketAddr>,
     S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
 {
     // Dropping this future closes its connections.
     let mut connections = JoinSet::new();
+    let shares = PeerShares::new(bounds.connections_per_address_max);
     loop {
         tokio::select! {
-            (stream, _) = listener.accept() => {
+            (stream, address) = listener.accept() => {
+                if connections.len() >= bounds.connections_max {
+                    metrics::counter!("http_connections_refused_total", "limit" => "all").increment(1);
+                    continue;
+                }
+                let peer = PeerAddress::from(address);
+                let Some(share) = shares.take(peer) else {
+                    metrics::counter!("http_connections_refused_total", "limit" => "address").increment(1);
+                    continue;
+                };
                 let service = service(&stream);
-                connections.spawn(connection::serve(stream, service, bounds, shutdown.clone()));
+                let serving = connection::serve(stream, peer, service, bounds, shutdown.clone());
+                connections.spawn(async move {
+                    serving.await;
+                    drop(share);
+                });
             }
             Some(_) = connections.join_next() => {}
             () = shutdown.cancelled() => break,

@@ -65,6 +65,10 @@ impl Server {
     }
 
     async fn with_idle_limit(idle: Duration) -> Self {
+        Self::with_bounds(ConnectionBounds { idle, ..ConnectionBounds::default() }).await
+    }
+
+    async fn with_bounds(connection: ConnectionBounds) -> Self {
         let (proceed, aborted, stop) =
             (Arc::new(Notify::new()), Arc::new(Notify::new()), CancellationToken::new());
         let (wait, dropped) = (proceed.clone(), aborted.clone());
@@ -77,7 +81,6 @@ impl Server {
         let router = bounded(router, bounds);
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), "X").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let connection = ConnectionBounds { idle, ..ConnectionBounds::default() };
         let serving = tokio::spawn(serve_on(listener, move |_| router.clone(), connection, stop.clone()));
         Self { address, proceed, aborted, stop, serving }
     }
@@ -246,4 +249,52 @@ async fn a_server_stop_waits_for_requests_in_flight_not_idle_connections() {
     server.proceed.notify_one();
     assert!(rest(&mut waiting).await.starts_with("HTTP/1.1 200"));
     timeout(LONG, server.serving).await.expect("the server stops").unwrap();
+}
+
+/// A connection that was answered, so that it is counted.
+async fn open(server: &Server, from: [u8; 4]) -> TcpStream {
+    let mut stream = connect_from(server, from).await;
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let response = head(&mut stream).await;
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    stream
+}
+
+/// A connection from an address of this machine.
+async fn connect_from(server: &Server, from: [u8; 4]) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from((from, 0))).unwrap();
+    socket.connect(server.address).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_connection_above_the_share_of_its_address_is_closed_and_other_addresses_are_served() {
+    let bounds =
+        ConnectionBounds { idle: LONG, connections_per_address_max: 2, ..ConnectionBounds::default() };
+    let server = Server::with_bounds(bounds).await;
+    let (first, second) = (open(&server, [127, 0, 0, 1]).await, open(&server, [127, 0, 0, 1]).await);
+    assert_eq!(rest(&mut connect_from(&server, [127, 0, 0, 1]).await).await, "");
+    let other = open(&server, [127, 0, 0, 2]).await;
+    // A place is free once a connection has ended.
+    drop(first);
+    let served = timeout(LONG, async {
+        loop {
+            let mut stream = connect_from(&server, [127, 0, 0, 1]).await;
+            let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+            if stream.write_all(request).await.is_ok() && rest(&mut stream).await.ends_with("here") {
+                break;
+            }
+        }
+    });
+    served.await.expect("a connection after the first one ended");
+    drop((second, other));
+}
+
+#[tokio::test]
+async fn a_connection_above_the_limit_of_all_is_closed() {
+    let bounds = ConnectionBounds { idle: LONG, connections_max: 2, ..ConnectionBounds::default() };
+    let server = Server::with_bounds(bounds).await;
+    let open = [open(&server, [127, 0, 0, 1]).await, open(&server, [127, 0, 0, 2]).await];
+    assert_eq!(rest(&mut connect_from(&server, [127, 0, 0, 3]).await).await, "");
+    drop(open);
 }

@@ -1,8 +1,11 @@
 //! Layers around every route: bounds, fallbacks, request ids, health.
 
+use std::net::SocketAddr;
+
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::json;
+use service_kit::peers::PeerAddress;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use webhook_signature::SIGNATURE_HEADER;
@@ -109,6 +112,33 @@ async fn clients_and_switches_have_limits_in_flight_of_their_own(pool: PgPool) {
             "a callback at its limit",
         );
         assert_eq!(narrow.get(ACME, PAYMENTS).await.status, 200);
+    };
+    let (slow, ()) = tokio::join!(narrow.send(slow), during_a_slow_callback);
+    slow.assert_problem(408, "body_timeout", "the body of the first callback never arrives");
+}
+
+/// One machine with slow bodies leaves the other addresses their part of the limit.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn one_address_uses_up_its_part_of_the_limits_in_flight_only(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let (_, tx_id) = api.accepted_payment("k").await;
+    let options =
+        json!({"callbacks_max_in_flight": 2, "callbacks_max_in_flight_per_address": 1, "body_timeout_s": 1});
+    let narrow = Api::with_options(api.pool.clone(), options);
+    let callback = |event: &str| signed(NORTH_SECRET, event, 0, report(&tx_id, "FAILURE").to_string());
+    let from = |last: u8, mut request: Request<Body>| {
+        request.extensions_mut().insert(PeerAddress::from(SocketAddr::from(([192, 0, 2, last], 1))));
+        request
+    };
+
+    let slow = from(1, callback("e-1").request(NORTH, pending_body()));
+    let during_a_slow_callback = async {
+        let again = from(1, callback("e-2").request(NORTH, pending_body()));
+        narrow.send(again).await.assert_problem(503, "overloaded", "the address has its part in flight");
+        let complete = callback("e-3");
+        let body = complete.body.clone().into();
+        let other = narrow.send(from(2, complete.request(NORTH, body))).await;
+        assert_eq!(other.status, 200, "{other:?}");
     };
     let (slow, ()) = tokio::join!(narrow.send(slow), during_a_slow_callback);
     slow.assert_problem(408, "body_timeout", "the body of the first callback never arrives");
