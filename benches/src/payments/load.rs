@@ -59,6 +59,8 @@ impl Default for Order<'_> {
 /// The payments of a load.
 pub(super) struct Load {
     pub(super) payment_ids: Vec<String>,
+    /// How long the API took to accept each; empty of a burst.
+    pub(super) accept_ms: Vec<f64>,
     /// Of a burst.
     pub(super) accepted_per_s: Option<f64>,
 }
@@ -105,16 +107,19 @@ impl Payer {
     ) -> anyhow::Result<Load> {
         let next = AtomicUsize::new(0);
         let caller = async || {
-            let mut ids = Vec::new();
+            let mut accepted = Vec::new();
             while next.fetch_add(1, Ordering::Relaxed) < payments {
+                let started = Instant::now();
                 let (id, end) = self.pay(order).await?;
+                let accept_ms = started.elapsed().as_secs_f64() * 1_000.0;
                 tokio::time::timeout(WITHIN, end).await.with_context(|| format!("{id} has not ended"))??;
-                ids.push(id);
+                accepted.push((id, accept_ms));
             }
-            anyhow::Ok(ids)
+            anyhow::Ok(accepted)
         };
-        let ids = try_join_all((0..in_flight).map(|_| caller())).await?;
-        Ok(Load { payment_ids: ids.into_iter().flatten().collect(), accepted_per_s: None })
+        let accepted = try_join_all((0..in_flight).map(|_| caller())).await?;
+        let (payment_ids, accept_ms) = accepted.into_iter().flatten().unzip();
+        Ok(Load { payment_ids, accept_ms, accepted_per_s: None })
     }
 
     /// Makes payments as fast as the API accepts them, and waits for their ends.
@@ -127,7 +132,7 @@ impl Payer {
             tokio::time::timeout(WITHIN * 10, end).await.with_context(|| format!("{id} has not ended"))??;
             payment_ids.push(id);
         }
-        Ok(Load { payment_ids, accepted_per_s: Some(accepted_per_s) })
+        Ok(Load { payment_ids, accept_ms: Vec::new(), accepted_per_s: Some(accepted_per_s) })
     }
 
     /// Makes payments without waiting for their ends: their ids, and what waits for the end of each.

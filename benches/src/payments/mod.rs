@@ -10,6 +10,7 @@
 //! | `broker` | payments while the broker is away or hangs |
 //! | `counts` | statements, commits, WAL, and events of Temporal's history |
 
+mod attacks;
 mod backlog;
 mod broker;
 mod counts;
@@ -77,6 +78,9 @@ pub(crate) struct Args {
     /// At last store this many accepted payments at another switch, which hangs, and measure payments alone beside them
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=2_000_000))]
     backlog: u32,
+    /// Then make payments while strangers and a tenant send as much as they can from another address
+    #[arg(long)]
+    attacks: bool,
     /// After all others, make as many payments while the broker is away or hangs
     #[arg(long, value_name = "STATE", conflicts_with = "backlog")]
     broker_outage: Option<broker::BrokerOutage>,
@@ -130,6 +134,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let lost = match args.lost {
         0 => None,
         _ => Some(lost::measure(&args, &pool, &payer, &temporal).await?),
+    };
+    let attacks = match args.attacks {
+        false => None,
+        true => Some(attacks::measure(&args, &pool, &payer).await?),
     };
     // Last: its payments stay in flight.
     let backlog = match args.backlog {
@@ -186,6 +194,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         "compensated": ends.compensated,
         "backlog": backlog,
         "lost": lost,
+        "attacks": attacks,
         "broker": broker,
         "others_cpu_share": round2(used.others_cpu_share()),
     });
