@@ -1,5 +1,5 @@
 //! The audit log, as operators read it: who did what, from where, why, and what changed. Triggers of the database write it, with every
-//! change of what operators change; [`super::seal`] makes a changed or removed entry evident.
+//! change of an object that operators manage; [`super::seal`] makes a changed or removed entry evident.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
