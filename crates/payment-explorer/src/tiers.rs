@@ -281,11 +281,13 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
 /// The representative profiles and every rail with two faults, with two faults of the switch and two decisions, and with one fault
 /// together with either; three profiles with a lost commit and both faults, and with a failover and a fault of the switch; the
 /// profiles of [`profiles::accepted_pairs`] with one fault and at most one event, and with one fault of the switch and a decision (none where
-/// a query confirms callbacks or the switch has a statement); and one profile with every history as its own position.
+/// a query confirms callbacks or the switch has a statement); and one profile with every history as its own position, with a fault or two
+/// faults of the switch.
 ///
-/// Two faults at the switch that offers everything, a fault together with anything under the account lock, and a decision beside two runs at
-/// a switch that has only a statement have more states than a developer's machine can store; two faults at the switch with references, and a
-/// fault with a decision at the switch that has only a statement, with at most one event. Several hours on two cores.
+/// Two faults at the switch that offers everything, a fault together with anything under the account lock, a decision beside two runs at
+/// a switch that has only a statement, and a decision with every history as its own position have more states than a developer's machine
+/// can store; two faults at the switch with references, and a fault with a decision at the switch that has only a statement, with at most
+/// one event. Several hours on two cores.
 ///
 /// # Errors
 /// A built-in profile name is invalid, which does not occur.
@@ -324,9 +326,14 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
     let validate = profiles::named(WITHOUT_REFERENCES)?;
     walks.push(Walk::new(validate.clone(), 1, 1, 0).with_second_payments(1).with_events(0));
     walks.push(Walk::new(validate, 0, 0, 0).with_second_payments(1).with_second_runs(1).with_events(0));
-    let mut exact = Walk::new(full, 0, 1, 1);
-    exact.bounds.every_history = true;
-    walks.push(exact);
+    for mut exact in [
+        Walk::new(full.clone(), 0, 1, 0),
+        Walk::new(full.clone(), 0, 2, 0).with_events(1),
+        Walk::new(full, 1, 0, 0).with_events(1),
+    ] {
+        exact.bounds.every_history = true;
+        walks.push(exact);
+    }
     for profile in profiles::accepted_pairs()? {
         // With a decision, callbacks that await a query and lines of a statement have too many orders; [`CONFIRMING`] and the
         // representative profiles walk some.
