@@ -244,7 +244,10 @@ pub(crate) fn initialize_metrics<'a>(switches: impl Iterator<Item = &'a SwitchNa
                 .increment(0);
         }
     }
-    for from in ["clients", "switches"] {
-        metrics::counter!("api_overloaded_total", "from" => from).increment(0);
+    for limit in ["all", "address"] {
+        for from in ["clients", "switches"] {
+            metrics::counter!("api_overloaded_total", "from" => from, "limit" => limit).increment(0);
+        }
+        metrics::counter!("http_connections_refused_total", "limit" => limit).increment(0);
     }
 }
