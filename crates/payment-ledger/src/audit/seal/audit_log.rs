@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 
 use super::chain::SealedAuditEntry;
 use super::verify::VerificationReport;
-use super::{BatchSize, SealHash, SealOutcome};
+use super::{BatchSize, SealHash, SealOutcome, stored_hash};
 use crate::{Ledger, LedgerError};
 
 /// Seals read per page.
@@ -41,7 +41,10 @@ impl Ledger {
             .await?;
         let (mut position, mut head) = match last {
             None => (0, SealHash::NONE),
-            Some(last) => (last.position, read_hash(last.position, &last.hash)?),
+            Some(last) => {
+                let id = format!("position {} of the audit log", last.position);
+                (last.position, stored_hash(id, &last.hash)?)
+            }
         };
         let (mut ids, mut positions, mut previous_hashes, mut hashes) = (vec![], vec![], vec![], vec![]);
         for entry in entries.values() {
@@ -83,14 +86,6 @@ async fn entries(tx: &mut PgConnection, ids: &[i64]) -> Result<BTreeMap<i64, Sea
     .fetch_all(tx)
     .await?;
     Ok(entries.into_iter().map(|entry| (entry.entry_id, entry)).collect())
-}
-
-fn read_hash(position: i64, hash: &[u8]) -> Result<SealHash, LedgerError> {
-    SealHash::try_from(hash).map_err(|error| LedgerError::Unreadable {
-        id: format!("position {position} of the audit log"),
-        column: "hash",
-        value: error.to_string(),
-    })
 }
 
 /// Recomputes the chain from the audit log, and finds entries that are neither sealed nor about to be. Returns whether the chain contains

@@ -121,12 +121,17 @@ async fn head(tx: &mut PgConnection) -> Result<Head, LedgerError> {
         .fetch_optional(tx)
         .await?;
     let Some(row) = row else { return Ok(Head { batch: 0, position: 0, hash: SealHash::NONE }) };
-    let hash = SealHash::try_from(row.hash.as_slice()).map_err(|error| LedgerError::Unreadable {
-        id: format!("batch {}", row.batch),
+    let hash = stored_hash(format!("batch {}", row.batch), &row.hash)?;
+    Ok(Head { batch: row.batch, position: row.last_position, hash })
+}
+
+/// A stored hash of a chain; `id` names its row in the error.
+fn stored_hash(id: String, hash: &[u8]) -> Result<SealHash, LedgerError> {
+    SealHash::try_from(hash).map_err(|error| LedgerError::Unreadable {
+        id,
         column: "hash",
         value: error.to_string(),
-    })?;
-    Ok(Head { batch: row.batch, position: row.last_position, hash })
+    })
 }
 
 /// Appends the entries to the chain after `head`.
