@@ -8,8 +8,8 @@ use temporalio_common::protos::temporal::api::enums::v1::EventType;
 use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
 use workflow_api::TemporalOptions;
 
-/// Statements shown in the table: the most frequent ones.
-const SHOWN: usize = 15;
+/// Statements shown in the table: those that took the most time.
+const SHOWN: usize = 20;
 
 /// Counters of the bank's database.
 #[derive(Clone, Debug, Default)]
@@ -75,18 +75,22 @@ impl Counts {
         self.statements.values().map(|calls| calls.calls).sum()
     }
 
-    /// The most frequent statements.
+    /// The statements that took the most time.
     pub(super) fn table(&self, payments: usize) -> String {
         let mut statements: Vec<_> = self.statements.iter().collect();
-        statements.sort_by(|(_, a), (_, b)| b.calls.total_cmp(&a.calls));
-        let mut table = format!("\n{:<18} {:>9} {:>9}  statement\n", "role", "a payment", "ms each");
+        statements.sort_by(|(_, a), (_, b)| b.ms.total_cmp(&a.ms));
+        let mut table = format!(
+            "\n{:<18} {:>9} {:>9} {:>12}  statement\n",
+            "role", "a payment", "ms each", "ms a payment"
+        );
         for (Statement { role, text }, Calls { calls, ms }) in statements.into_iter().take(SHOWN) {
             let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
             let line: String = line.chars().take(100).collect();
             table += &format!(
-                "{role:<18} {:>9.2} {:>9.2}  {line}\n",
+                "{role:<18} {:>9.2} {:>9.2} {:>12.2}  {line}\n",
                 calls / payments as f64,
-                ms / calls.max(1.0)
+                ms / calls.max(1.0),
+                ms / payments as f64
             );
         }
         table

@@ -22,6 +22,7 @@ mod stored;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use payment_ledger::events::Consumer;
 use serde_json::{Map, json};
 use sqlx::PgPool;
 use workflow_api::TemporalOptions;
@@ -91,21 +92,22 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let pool = durable_pool(&args.database_url, 2).await?;
+    let pool = durable_pool(&args.database_url, 1).await?;
     let payer = Payer::start(pool.clone(), &args.api, &args.api_key).await?;
     let (payments, concurrency) = (args.payments as usize, args.concurrency as usize);
     print_now(&format!("warming up: {} payments\n", concurrency * 4))?;
     payer.closed(&Order::default(), concurrency * 4, concurrency).await?;
-    settle(&pool).await?;
+    let mut settled = settle(&pool, 0).await?;
     let mut database_bytes = None;
     if args.stored > 0 {
-        database_bytes = Some(stored::store(&pool, args.stored).await?);
+        database_bytes = Some(stored::store(&pool, args.stored, &args.processes).await?);
+        settled = stored::last_position(&pool).await?;
     }
     analyze(&pool).await?;
     if args.stored > 0 {
         // What the statistics changed is planned, and the pages in use are read.
         payer.closed(&Order::default(), concurrency * 2, concurrency).await?;
-        settle(&pool).await?;
+        settled = settle(&pool, settled).await?;
     }
 
     print_now(&format!(
@@ -120,7 +122,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         payer.closed(&Order::default(), payments, concurrency).await?
     };
     let seconds = started.elapsed().as_secs_f64();
-    settle(&pool).await?;
+    settle(&pool, settled).await?;
     let after = Snapshot::take(&pool, &args.processes, &payer).await?;
 
     print_now(&format!("{ALONE} payments alone, one after the other\n"))?;
@@ -201,18 +203,25 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     print_now(&format!("\n{json}\n"))
 }
 
-/// Waits until every event is published and consumed, so that its cost counts.
-async fn settle(pool: &PgPool) -> anyhow::Result<()> {
+/// Waits until every event after `position` is published and consumed, so that its cost counts; returns the last position. What is
+/// stored before it is not read: among millions of events that would cost more than the payments.
+async fn settle(pool: &PgPool, position: i64) -> anyhow::Result<i64> {
+    let consumers: Vec<&str> = Consumer::ALL.iter().map(|consumer| consumer.as_str()).collect();
     let started = Instant::now();
     loop {
-        let left: i64 = sqlx::query_scalar(
-            "SELECT (SELECT count(*) FROM outbox WHERE published_at IS NULL)
-                  + (SELECT 2 * count(*) FROM outbox) - (SELECT count(*) FROM processed_events)",
+        let (left, last): (i64, i64) = sqlx::query_as(
+            "SELECT count(*) FILTER (WHERE o.published_at IS NULL OR (
+                        SELECT count(*) FROM processed_events p
+                        WHERE p.consumer = ANY ($2) AND p.event_id = o.event_id) < cardinality($2)),
+                    coalesce(max(o.position), $1)
+             FROM outbox o WHERE o.position > $1",
         )
+        .bind(position)
+        .bind(&consumers)
         .fetch_one(pool)
         .await?;
         if left == 0 {
-            return Ok(());
+            return Ok(last);
         }
         ensure!(
             started.elapsed() < WITHIN,

@@ -4,9 +4,12 @@
 //! The rows are copies of a payment that the system itself has made during the warm-up, with ids of their own. They are written
 //! without triggers, and the copied seals have positions before the chain: `payctl ledger verify` would report them.
 
+use std::process::Command;
+
 use anyhow::{Context as _, ensure};
 use sqlx::{AssertSqlSafe, PgPool};
 
+use super::processes::Process;
 use crate::common::print_now;
 
 /// Payments in one transaction.
@@ -173,8 +176,9 @@ const TABLES: [Table; 15] = [
     },
 ];
 
-/// Stores `payments` copies of a settled payment, with progress, and returns the size of the database in bytes.
-pub(super) async fn store(pool: &PgPool, payments: u64) -> anyhow::Result<i64> {
+/// Stores `payments` copies of a settled payment, with progress, and returns the size of the database in bytes. The bank's processes
+/// stand still meanwhile: until the end the tables have no index to read by.
+pub(super) async fn store(pool: &PgPool, payments: u64, processes: &[Process]) -> anyhow::Result<i64> {
     let (id, tx): (String, String) = sqlx::query_as(
         "SELECT payment_id, tx_id FROM payments WHERE state = 'settled' ORDER BY accepted_at DESC LIMIT 1",
     )
@@ -185,6 +189,8 @@ pub(super) async fn store(pool: &PgPool, payments: u64) -> anyhow::Result<i64> {
     for table in &TABLES {
         statements.push(table.insert(pool).await?);
     }
+    let stopped = Stopped::stop(processes)?;
+    suspend_indexes(pool).await?;
     let mut stored = 0;
     while stored < payments {
         let last = (stored + BATCH).min(payments);
@@ -205,7 +211,68 @@ pub(super) async fn store(pool: &PgPool, payments: u64) -> anyhow::Result<i64> {
         stored = last;
         print_now(&format!("stored {stored} of {payments} payments\n"))?;
     }
+    build_indexes(pool).await?;
+    drop(stopped);
     Ok(sqlx::query_scalar("SELECT pg_database_size(current_database())").fetch_one(pool).await?)
+}
+
+/// Takes the indexes of the tables out of use: to maintain them row by row, at random places, takes many times as long as to build
+/// them at the end.
+async fn suspend_indexes(pool: &PgPool) -> anyhow::Result<()> {
+    let tables: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
+    sqlx::query(
+        "UPDATE pg_index SET indisready = false, indisvalid = false
+         FROM unnest($1::text[]) AS tables (name), pg_partition_tree(tables.name::regclass) AS part
+         WHERE indrelid = part.relid AND part.isleaf",
+    )
+    .bind(&tables)
+    .execute(pool)
+    .await
+    .context("the indexes could not be suspended")?;
+    Ok(())
+}
+
+async fn build_indexes(pool: &PgPool) -> anyhow::Result<()> {
+    let mut session = pool.acquire().await?;
+    sqlx::query("SET maintenance_work_mem = '1GB'").execute(&mut *session).await?;
+    for table in &TABLES {
+        print_now(&format!("building the indexes of {}\n", table.name))?;
+        sqlx::query(AssertSqlSafe(format!("REINDEX TABLE {}", table.name))).execute(&mut *session).await?;
+    }
+    sqlx::query("RESET maintenance_work_mem").execute(&mut *session).await?;
+    Ok(())
+}
+
+/// The bank's processes while they stand still; they continue when this is dropped.
+struct Stopped(Vec<u32>);
+
+impl Stopped {
+    fn stop(processes: &[Process]) -> anyhow::Result<Self> {
+        let of_the_bank =
+            |process: &&Process| ["worker", "webhook", "relay", "notifier"].contains(&process.name.as_str());
+        let stopped = Self(processes.iter().filter(of_the_bank).map(|process| process.pid).collect());
+        stopped.signal("-STOP")?;
+        Ok(stopped)
+    }
+
+    fn signal(&self, signal: &str) -> anyhow::Result<()> {
+        let status = Command::new("kill").arg(signal).args(self.0.iter().map(u32::to_string)).status()?;
+        ensure!(status.success(), "kill {signal}: {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if let Err(error) = self.signal("-CONT") {
+            eprintln!("the processes still stand still: {error}");
+        }
+    }
+}
+
+/// The position of the last event.
+pub(super) async fn last_position(pool: &PgPool) -> anyhow::Result<i64> {
+    Ok(sqlx::query_scalar("SELECT coalesce(max(position), 0) FROM outbox").fetch_one(pool).await?)
 }
 
 impl Table {
