@@ -11,11 +11,15 @@
 //! | `progress.rs` | how far a run has come, so that another process can continue it |
 //! | [`report`] | the result of a run |
 //! | [`restore`] | the check after commits may have been lost |
+//! | [`transfer`] | one payment's transfer at its switch |
+//! | [`correction`] | whether the switch agrees with a correction |
 
+pub mod correction;
 mod progress;
 pub mod report;
 pub mod restore;
 mod run;
+pub mod transfer;
 
 pub use progress::ReconciliationProgress;
 pub use report::ReconciliationReport;

@@ -5,6 +5,7 @@ use payment_ledger::operator::decisions::{ConfirmOutcome, DecisionStatus, Decisi
 use payment_protocol::action::OperatorAction;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{DecisionId, PaymentId};
+use reconciliation::correction::{self, CorrectionBar};
 use serde_json::json;
 
 use super::wait::{self, DecisionProgress};
@@ -99,8 +100,16 @@ async fn verify_correction(config: &Config, ledger: &Ledger, id: &DecisionId) ->
     if decision.status != DecisionStatus::Proposed || !correction.needs_evidence() {
         return Ok(());
     }
-    explain::verify_correction(config, ledger, &PaymentId::new(payment)?, correction, decision.exception_id)
-        .await
+    let payment = explain::read_ledger(ledger, &PaymentId::new(payment)?).await?;
+    let configured = config.switch(&payment.payment.profile.switch);
+    let options = configured.as_ref().map(|switch| &switch.options).map_err(|error| format!("{error:#}"));
+    match correction::verify(options, ledger, &payment, correction, decision.exception_id).await {
+        Ok(()) => Ok(()),
+        Err(bar @ CorrectionBar::Contradicted { .. }) => {
+            anyhow::bail!("nothing was decided: {bar}; payctl decide withdraw ends the proposal")
+        }
+        Err(bar) => Err(anyhow::Error::new(bar).context("nothing was decided")),
+    }
 }
 
 /// Withdraws a proposal.

@@ -15,7 +15,7 @@ use payment_ledger::reads::view::PaymentView;
 use payment_protocol::state::FinalState;
 use serde::Serialize;
 
-use super::switch::SwitchView;
+use reconciliation::transfer::TransferView;
 
 /// Whether an invariant holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -71,7 +71,7 @@ struct Records<'a> {
 }
 
 /// Checks every invariant that one payment's records can show.
-pub(super) fn check(explained: &LedgerExplanation, switch: Option<&SwitchView>) -> Vec<InvariantCheck> {
+pub(super) fn check(explained: &LedgerExplanation, switch: Option<&TransferView>) -> Vec<InvariantCheck> {
     let view = &explained.payment.view;
     let records = Records { explained, view };
     let checks = [

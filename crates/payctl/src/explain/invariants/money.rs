@@ -8,7 +8,7 @@ use payment_protocol::submit::QueryAnswer;
 
 use super::{Finding, Records, holds_if, unknown};
 use crate::document::money;
-use crate::explain::switch::{LookupMethod, SwitchView};
+use reconciliation::transfer::{LookupMethod, TransferView};
 
 impl Records<'_> {
     /// Checks invariant I1.
@@ -66,7 +66,7 @@ impl Records<'_> {
     }
 
     /// Checks invariant I3.
-    pub(super) fn debited_only_if_settled(&self, switch: Option<&SwitchView>) -> Finding {
+    pub(super) fn debited_only_if_settled(&self, switch: Option<&TransferView>) -> Finding {
         if self.is_returned() {
             return holds_if(true, "debited, and the money came back");
         }
@@ -104,7 +104,7 @@ impl Records<'_> {
     }
 
     /// Checks invariant I4.
-    pub(super) fn released_only_if_void(&self, switch: Option<&SwitchView>) -> Finding {
+    pub(super) fn released_only_if_void(&self, switch: Option<&TransferView>) -> Finding {
         if self.is_returned() && self.entries_of_kind("return_credit") == 0 {
             return holds_if(true, "the switch returned the money by messages of its own");
         }
@@ -151,7 +151,7 @@ fn may_be_a_part(kind: &str) -> bool {
 }
 
 /// Checks invariant I4 for a payment whose amount a correction gave back.
-fn returned_only_if_void(switch: Option<&SwitchView>) -> Finding {
+fn returned_only_if_void(switch: Option<&TransferView>) -> Finding {
     match switch.map(|view| &view.answer) {
         Some(QueryAnswer::Settled(_)) => {
             holds_if(false, "returned by a correction, but the switch reports settled")

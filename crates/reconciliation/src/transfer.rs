@@ -1,5 +1,5 @@
-//! The transfer at the switch, read by query, statement or list, as the payment's switch profile names it. Reading changes nothing
-//! at the switch.
+//! One payment's transfer at its switch, read by query, statement or list, as the payment's switch profile names it. Reading changes
+//! nothing at the switch.
 
 use std::time::Duration;
 
@@ -8,16 +8,15 @@ use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::keys;
+use payment_protocol::money::{format_major, parse_currency};
 use payment_protocol::profile::IdScheme;
 use payment_protocol::rail_id::{RailId, TransferName};
 use payment_protocol::submit::QueryAnswer;
 use serde::Serialize;
 use switch_client::client::STATEMENT_NOT_READ_TO_END;
+use switch_client::config::SwitchOptions;
 use switch_client::{LookupKey, SwitchClient, SwitchReply, TransferRef};
 use tokio::time::{Instant, timeout};
-
-use crate::config::Config;
-use crate::document::money;
 
 /// Time for all requests together. A long statement takes several.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -25,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// How the transfer was looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum LookupMethod {
+pub enum LookupMethod {
     /// Query by our reference.
     Query,
     /// Query by the switch's transfer id, or in its list of transfers to the destination account.
@@ -36,18 +35,19 @@ pub(crate) enum LookupMethod {
 
 /// The transfer as the switch reports it.
 #[derive(Clone, Debug)]
-pub(crate) struct SwitchView {
+pub struct TransferView {
     /// How the transfer was looked up.
-    pub(crate) method: LookupMethod,
+    pub method: LookupMethod,
     /// The switch's answer; never [`QueryAnswer::NoAnswer`] or [`QueryAnswer::OurFault`].
-    pub(crate) answer: QueryAnswer,
+    pub answer: QueryAnswer,
     /// The switch's id of the transfer.
-    pub(crate) transfer_id: Option<String>,
+    pub transfer_id: Option<String>,
 }
 
-impl SwitchView {
+impl TransferView {
     /// The answer in words.
-    pub(crate) fn describe(&self) -> String {
+    #[must_use]
+    pub fn describe(&self) -> String {
         let id = self.transfer_id.as_ref().map(|id| format!(" (transfer id {id})")).unwrap_or_default();
         match &self.answer {
             QueryAnswer::Settled(report) => {
@@ -71,7 +71,8 @@ impl SwitchView {
     }
 
     /// The answer's word in JSON.
-    pub(crate) fn answer_word(&self) -> &'static str {
+    #[must_use]
+    pub fn answer_word(&self) -> &'static str {
         match self.answer {
             QueryAnswer::Settled(_) => "settled",
             QueryAnswer::Returned(_) => "returned",
@@ -84,21 +85,22 @@ impl SwitchView {
     }
 }
 
-/// Whether payctl may query the switch. The payment's own workflow needs the few queries that a switch with limits answers, and a repeat is
+/// Whether an operator's look may query the switch. The payment's own workflow needs the few queries that a switch with limits answers, and a repeat is
 /// no reading.
-pub(super) fn may_query(profile: &SwitchProfile) -> bool {
+#[must_use]
+pub fn may_query(profile: &SwitchProfile) -> bool {
     profile.has_query && !profile.limits_queries()
 }
 
-/// Looks the transfer up at the switch, within 15 seconds.
+/// Looks the transfer up at the switch, within 15 seconds. `options`: the configured switch of the payment, or why there is none.
 ///
 /// # Errors
 /// Why the switch could not be queried.
-pub(super) async fn query(
-    config: &Config,
+pub async fn query(
+    options: Result<&SwitchOptions, String>,
     ledger: &Ledger,
     payment: &LedgerExplanation,
-) -> Result<SwitchView, String> {
+) -> Result<TransferView, String> {
     let row = &payment.payment;
     let profile = &row.profile;
     let method = match (profile.needs_account_lock(), may_query(profile), profile.has_statement) {
@@ -107,19 +109,17 @@ pub(super) async fn query(
         (_, false, true) => LookupMethod::Statement,
         (_, false, false) if profile.has_query => {
             return Err(
-                "the switch limits queries, and payctl spends none of them; it has no statement".into()
+                "the switch limits queries, and an operator's look spends none of them; it has no statement"
+                    .into(),
             );
         }
         (_, false, false) => return Err("the switch offers neither a query nor a statement".into()),
     };
-    let switch = config.switch(&profile.switch).map_err(|error| format!("{error:#}"))?;
-    if switch.options.api_token.is_none() {
-        return Err(format!(
-            "payctl has no token for the switch; set switches.{}.api_token in its configuration",
-            profile.switch
-        ));
+    let options = options?;
+    if options.api_token.is_none() {
+        return Err(format!("there is no token for the switch; set switches.{}.api_token", profile.switch));
     }
-    let connected = switch.options.kind.connect(&switch.options, profile);
+    let connected = options.kind.connect(options, profile);
     let client = connected.map_err(|error| error.to_string())?;
     let id = PaymentId::new(row.view.payment_id.as_str()).map_err(|error| error.to_string())?;
     let rail_id = row.rail_id.clone().map(RailId::stored);
@@ -154,9 +154,9 @@ pub(super) async fn query(
                 && ledger.lists_return(&id).await.map_err(|error| error.to_string())? =>
         {
             let answer = QueryAnswer::Returned(report);
-            Ok(SwitchView { method, answer, transfer_id: reply.transfer_id })
+            Ok(TransferView { method, answer, transfer_id: reply.transfer_id })
         }
-        answer => Ok(SwitchView { method, answer, transfer_id: reply.transfer_id }),
+        answer => Ok(TransferView { method, answer, transfer_id: reply.transfer_id }),
     }
 }
 
@@ -170,5 +170,13 @@ async fn read_statement(client: &dyn SwitchClient, key: &LookupKey) -> SwitchRep
         if !is_partial || started_at.elapsed() > TIMEOUT {
             return reply;
         }
+    }
+}
+
+/// An amount in major units. An unknown currency keeps its minor units.
+fn money(amount_minor: i64, currency: &str) -> String {
+    match parse_currency(currency) {
+        Ok(known) => format!("{} {currency}", format_major(amount_minor, known)),
+        Err(_) => format!("{amount_minor} minor units of {currency}"),
     }
 }
