@@ -1,13 +1,13 @@
 -- Database rights of the services: each process has a role of its own, which its login is granted. It has the rights that the code
 -- of the process uses and no others, so one process that is taken over has no rights of the others. No role can change or delete
--- history. What operators do (accounts, API keys, limits, kill switches, proposals and confirmations of decisions) no service can.
+-- history. What operators do no service can but operator-api, and that only decisions, in an operator's session (0016).
 -- A table of a later migration has no rights until that migration grants them. Roles belong to the cluster: they are created here if
 -- the owner may create roles, and must exist otherwise.
 DO $$
 DECLARE
     service text;
 BEGIN
-    FOREACH service IN ARRAY ARRAY['payments_api', 'payment_worker', 'background_worker', 'notifier', 'idempotency_keys'] LOOP
+    FOREACH service IN ARRAY ARRAY['payments_api', 'payment_worker', 'background_worker', 'notifier', 'operator_api', 'idempotency_keys'] LOOP
         -- A block for each role: one that another database of the cluster created at the same moment ends no other's creation.
         BEGIN
             IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = service) THEN
@@ -36,7 +36,7 @@ BEGIN
 END
 $$;
 
-GRANT USAGE ON SCHEMA public TO payments_api, payment_worker, background_worker, notifier;
+GRANT USAGE ON SCHEMA public TO payments_api, payment_worker, background_worker, notifier, operator_api;
 
 -- Locking a row takes the right to update one of its columns. Of an account that is opened_at, which nothing reads: no service can
 -- change the status of an account, and its balance follows the journal.
@@ -176,6 +176,8 @@ BEGIN
                       WHEN ''background_worker'' THEN NEW.kind NOT IN (''advance'', ''release'')
                       WHEN ''payment_worker'' THEN
                           NEW.kind NOT IN (''reserve'', ''debit'', ''release'', ''advance'', ''collect'', ''return'', ''late_debit'')
+                      WHEN ''operator_api'' THEN
+                          NEW.kind NOT IN (''late_debit'', ''collect'', ''return'', ''return_credit'', ''write_off'')
                       ELSE NOT pg_has_role(current_user, %L, ''USAGE'')
                   END)
             EXECUTE FUNCTION refuse_kind()', current_user);

@@ -49,10 +49,21 @@ impl LedgerError {
         matches!(self, Self::Refused(_))
     }
 
+    /// Whether the database's role, or the operator whose session it acts in, may not do it (SQLSTATE 42501).
+    #[must_use]
+    pub fn is_not_allowed(&self) -> bool {
+        self.has_code("42501")
+    }
+
     /// Whether another transaction kept a lock for too long (SQLSTATE 55P03).
     pub(crate) fn is_lock_timeout(&self) -> bool {
+        self.has_code("55P03")
+    }
+
+    /// Whether the database gave this SQLSTATE as the reason that there is no outcome.
+    fn has_code(&self, sqlstate: &str) -> bool {
         let Self::Unavailable(error) = self else { return false };
-        error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
+        error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == sqlstate)
     }
 }
 

@@ -17,7 +17,7 @@
 //! | [`reads`] | What do the API, payctl and the metrics read? |
 //! | [`audit`] | Was the journal changed (seal)? Do ledger, switch statements and workflows agree (reconcile)? |
 //! | [`durability`] | May the server lose a commit that it confirmed? |
-//! | [`access`] | Who may call the API, and what may the services do in the database? |
+//! | [`access`] | Who may call the API, who is an operator, and what may the services do in the database? |
 
 pub mod access;
 pub mod accounts;
@@ -50,6 +50,7 @@ pub use connect::{DatabaseOptions, DatabaseOptionsError, connect_options};
 pub use error::LedgerError;
 
 use crate::access::api_keys::KeyLookups;
+use crate::access::operators::SessionToken;
 use crate::group_commit::GroupCommit;
 use crate::marks::Marks;
 
@@ -64,6 +65,8 @@ pub struct Ledger {
     started: Marks<String>,
     delivered: Marks<i64>,
     key_lookups: KeyLookups,
+    /// The session in which an operator decides.
+    operator_session: Option<SessionToken>,
 }
 
 impl Ledger {
@@ -76,6 +79,7 @@ impl Ledger {
             started: Marks::default(),
             delivered: Marks::default(),
             key_lookups: KeyLookups::default(),
+            operator_session: None,
         }
     }
 

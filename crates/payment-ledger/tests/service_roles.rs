@@ -7,7 +7,8 @@ mod support;
 use payment_ledger::access::service_roles::SERVICE_ROLES;
 use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use payment_ledger::switch::callbacks::Callback;
-use payment_protocol::cause::ReserveRefusal;
+use payment_protocol::cause::{OperatorReason, ReserveRefusal};
+use payment_protocol::decision::Action;
 use payment_protocol::facts::RecallRecord;
 use payment_protocol::port::{DebitOutcome, ReserveOutcome};
 use sqlx::AssertSqlSafe;
@@ -212,6 +213,34 @@ const FORBIDDEN_TO: &[(&str, &[&str])] = &[
             "UPDATE webhook_endpoints SET secret_version = 1",
         ],
     ),
+    (
+        "operator_api",
+        &[
+            "SELECT * FROM api_keys",
+            "SELECT * FROM webhook_endpoints",
+            "SELECT * FROM notifications",
+            "INSERT INTO payments (payment_id) VALUES ('mine')",
+            "INSERT INTO operators (name, roles, password_hash) VALUES ('mine', '{approver}', '$argon2id$')",
+            "UPDATE operators SET password_hash = '$argon2id$'",
+            "UPDATE operators SET roles = '{operator,approver}'",
+            "UPDATE operator_sessions SET token_hash = sha256('')",
+            "UPDATE operator_sessions SET expires_at = 'infinity'",
+            "DELETE FROM operator_sessions",
+            "UPDATE payments SET state = 'cancelled', ended_at = now()",
+            "UPDATE payments SET final_status = 'settled', final_status_source = 'callback'",
+            "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
+             SELECT tx_id || ':debit', payment_id, 'debit', 'internal:holding:EUR', 'internal:escrow:EUR', amount_minor, 'EUR' FROM payments",
+            "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
+             SELECT tx_id || ':x', payment_id, 'return_credit', 'internal:escrow:EUR', source_account, amount_minor, 'EUR' FROM payments",
+            "INSERT INTO operations (operation_key, payment_id, outcome) SELECT tx_id || ':x', payment_id, 'done' FROM payments",
+            "UPDATE decisions SET status = 'withdrawn', closed_at = now()",
+            "INSERT INTO exceptions (payment_id, kind, origin, detail) SELECT payment_id, 'opened_by_operator', payment_id, 'mine' FROM payments",
+            "INSERT INTO submissions (payment_id, attempt) SELECT payment_id, 9 FROM payments",
+            "INSERT INTO outbox (event_id) VALUES ('forged')",
+            "DELETE FROM outbox",
+            "UPDATE limits SET per_day_minor = NULL",
+        ],
+    ),
 ];
 
 /// R36: no role can change history, nor do what is another process's or an operator's.
@@ -223,6 +252,12 @@ async fn r36_no_role_can_change_ledger_history_or_act_for_another_process(
     let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
     owner.payment_at(Stage::Settled, "k").await;
     owner.payment_at(Stage::Reserved, "open").await;
+    // A decision that waits, and an exception: a trigger refuses a change of them only where there is one.
+    let waits = owner.payment_at(Stage::Cancelling, "waits").await;
+    owner.needs_operator(&waits, OperatorReason::NotFoundIsInconclusive).await;
+    owner.propose(&waits, Action::Release).await;
+    owner.payment_at(Stage::Differing, "differs").await;
+    assert_eq!(owner.number("SELECT count(*) FROM exceptions").await, 1);
     assert!(matches!(owner.ledger.seal(BatchSize::new(4)).await.unwrap(), SealOutcome::Batch { .. }));
     assert_eq!(FORBIDDEN_TO.iter().map(|(role, _)| *role).collect::<Vec<_>>(), SERVICE_ROLES);
     for (role, own) in FORBIDDEN_TO {

@@ -6,6 +6,9 @@ use std::net::SocketAddr;
 /// The API key of the demo's client.
 pub const DEMO_API_KEY: &str = "demo-key-not-for-production";
 
+/// The password of the demo's operators.
+pub const DEMO_OPERATOR_PASSWORD: &str = "demo-operator-not-for-production";
+
 /// The others, of `deploy/demo.toml`: tokens of the switches, secrets of their callbacks, the master key of the outbound webhooks, the key of
 /// Temporal's payloads.
 const SECRETS: [&str; 6] = [
@@ -34,7 +37,7 @@ pub struct PublishedSecret {
 /// Whether everybody can read this secret.
 #[must_use]
 pub fn is_published(secret: &str) -> bool {
-    secret == DEMO_API_KEY || SECRETS.contains(&secret)
+    [DEMO_API_KEY, DEMO_OPERATOR_PASSWORD].contains(&secret) || SECRETS.contains(&secret)
 }
 
 /// Refuses published secrets if a listener has another address than loopback. Each secret comes with the name of its setting.

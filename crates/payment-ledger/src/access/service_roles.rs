@@ -6,7 +6,8 @@ use sqlx::{Executor as _, PgConnection};
 use crate::LedgerError;
 
 /// The roles; each has the name of its process.
-pub const SERVICE_ROLES: [&str; 4] = ["payments_api", "payment_worker", "background_worker", "notifier"];
+pub const SERVICE_ROLES: [&str; 5] =
+    ["payments_api", "payment_worker", "background_worker", "notifier", "operator_api"];
 
 /// Makes the role `idempotency_keys` the owner of the schema `idempotency`, and gives payments_api the rights to the rows of its table.
 /// background_worker, which detaches and drops partitions, is granted the role. Call it as the schema's owner, after the migrations; a

@@ -26,7 +26,7 @@ impl Ledger {
         reason: &str,
     ) -> Result<DecisionId, DecideError> {
         let (by, reason) = validate_operator_and_reason(by, reason)?;
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.begin_decision().await?;
         let locked = match correct::lock_exception(&mut tx, exception_id).await {
             Err(DecideError::Refused(DecisionRefusedError::ExceptionClosed(_))) => {
                 return repeated_close(&mut tx, exception_id, &by, &reason).await;

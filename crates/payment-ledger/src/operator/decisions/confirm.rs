@@ -10,7 +10,6 @@ use super::propose::check_allowed;
 use super::rows::{self, is_same_operator, validate_operator_and_reason};
 use super::{ConfirmOutcome, DecideError, DecisionRefusedError, DecisionStatus, DecisionView};
 use crate::row_lock::{LockedPayment, lock_payment};
-use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError};
 
 impl Ledger {
@@ -30,7 +29,7 @@ impl Ledger {
         reason: &str,
     ) -> Result<ConfirmOutcome, DecideError> {
         let (by, reason) = validate_operator_and_reason(by, reason)?;
-        let mut tx = LedgerTransaction::begin(&self.pool).await?;
+        let mut tx = self.begin_decision().await?;
         let (decision, locked) = lock_decision(&mut tx, decision_id).await?;
         let is_repeat = decision.confirmed_by.as_deref().is_some_and(|first| is_same_operator(first, &by));
         match (decision.status, decision.confirmed_by.as_deref()) {
@@ -80,7 +79,7 @@ impl Ledger {
         reason: &str,
     ) -> Result<(), DecideError> {
         let (by, reason) = validate_operator_and_reason(by, reason)?;
-        let mut tx = LedgerTransaction::begin(&self.pool).await?;
+        let mut tx = self.begin_decision().await?;
         let (decision, locked) = lock_decision(&mut tx, decision_id).await?;
         match decision.status {
             DecisionStatus::Proposed => {}

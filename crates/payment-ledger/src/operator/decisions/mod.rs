@@ -36,8 +36,8 @@ use crate::LedgerError;
 
 pub use refusal::DecisionRefusedError;
 pub use rows::is_invisible;
-pub use rows::validate_operator_and_reason;
 pub(crate) use rows::{of_payment, reopen_delivery};
+pub use rows::{validate_operator_and_reason, validate_operator_name};
 
 text_enum!(
     /// Status of a decision.

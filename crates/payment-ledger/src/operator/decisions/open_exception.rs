@@ -8,7 +8,6 @@ use super::propose::as_decide_error;
 use super::rows::validate_operator_and_reason;
 use super::{DecideError, DecisionRefusedError};
 use crate::row_lock::lock_payment;
-use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
 
 const KIND: ExceptionKind = ExceptionKind::OpenedByOperator;
@@ -28,7 +27,7 @@ impl Ledger {
         reason: &str,
     ) -> Result<i64, DecideError> {
         let (by, reason) = validate_operator_and_reason(by, reason)?;
-        let mut tx = LedgerTransaction::begin(&self.pool).await?;
+        let mut tx = self.begin_decision().await?;
         let locked =
             lock_payment(&mut tx, payment_id).await.map_err(|error| as_decide_error(error, payment_id))?;
         if locked.facts.state.end().is_none() {

@@ -31,7 +31,7 @@ impl Ledger {
     ) -> Result<Proposal, DecideError> {
         let (by, reason) = validate_operator_and_reason(by, reason)?;
         let evidence = checked_evidence(evidence)?;
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.begin_decision().await?;
         let locked =
             lock_payment(&mut tx, payment_id).await.map_err(|error| as_decide_error(error, payment_id))?;
         check_allowed(&mut tx, &locked, action).await?;
@@ -85,7 +85,7 @@ impl Ledger {
     ) -> Result<Proposal, DecideError> {
         let (by, reason) = validate_operator_and_reason(by, reason)?;
         let evidence = checked_evidence(evidence)?;
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.begin_decision().await?;
         let locked = correct::lock_ended_payment(&mut tx, exception_id).await?;
         correct::check_allowed(&mut tx, &locked, correction).await?;
         if correction.needs_evidence() && evidence.is_none() {

@@ -9,6 +9,7 @@ use postgres_kit::text::replace_nul;
 use sqlx::PgConnection;
 
 use super::{DecisionRefusedError, DecisionStatus, DecisionView};
+use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
 
 /// Columns of a decision.
@@ -72,6 +73,17 @@ impl DecisionRow {
 }
 
 impl Ledger {
+    /// A transaction in which an operator decides: the database knows the operator's session, if this ledger acts in one.
+    pub(super) async fn begin_decision(&self) -> Result<LedgerTransaction, LedgerError> {
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
+        if let Some(session) = &self.operator_session {
+            sqlx::query_scalar!("SELECT set_config('payments.operator_session', $1, true)", session.expose())
+                .fetch_one(&mut *tx)
+                .await?;
+        }
+        Ok(tx)
+    }
+
     /// One decision.
     ///
     /// # Errors
@@ -152,6 +164,17 @@ pub fn validate_operator_and_reason(
         None => Err(DecisionRefusedError::MissingReason),
         Some(reason) => Ok((by.to_owned(), reason)),
     }
+}
+
+/// Checks the name of an operator who logs in: the first character is a letter or a digit, and there are no spaces.
+///
+/// # Errors
+/// [`DecisionRefusedError`]: no name, or another one.
+pub fn validate_operator_name(name: &str) -> Result<(), DecisionRefusedError> {
+    let (trimmed, _) = validate_operator_and_reason(name, "a login")?;
+    let starts_well = name.starts_with(|first: char| first.is_ascii_alphanumeric());
+    let is_login = trimmed == name && !name.contains(' ') && starts_well;
+    if is_login { Ok(()) } else { Err(DecisionRefusedError::InvalidOperator) }
 }
 
 /// A text trimmed and checked; `None` if it is empty. Bounded, and without invisible characters.

@@ -1,0 +1,174 @@
+//! Operators: created, changed, disabled, listed.
+
+use jiff::Timestamp;
+
+use super::{OperatorRole, PasswordHashText, columns, roles};
+use crate::{Ledger, LedgerError};
+
+/// An operator as administrators see them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorView {
+    /// The name.
+    pub name: String,
+    /// The roles.
+    pub roles: Vec<OperatorRole>,
+    /// When the operator was created.
+    pub created_at: Timestamp,
+    /// When the operator was disabled.
+    pub disabled_at: Option<Timestamp>,
+    /// Until when no login is accepted, if that is still to come.
+    pub locked_until: Option<Timestamp>,
+    /// Sessions that are open now.
+    pub open_sessions: i64,
+}
+
+/// Outcome of creating an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewOperatorOutcome {
+    /// Created now.
+    Created,
+    /// An operator of this name, or of another spelling of it, exists already.
+    Exists(String),
+}
+
+/// Outcome of a change of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeOperatorOutcome {
+    /// Changed now.
+    Changed,
+    /// There is no such operator.
+    Unknown,
+}
+
+impl ChangeOperatorOutcome {
+    fn of(rows: u64) -> Self {
+        if rows > 0 { Self::Changed } else { Self::Unknown }
+    }
+}
+
+impl Ledger {
+    /// Creates an operator. `name`: 1 to 64 ASCII letters, digits and . _ - @, the first one a letter or a digit.
+    ///
+    /// # Errors
+    /// [`LedgerError`], also for another name.
+    pub async fn create_operator(
+        &self,
+        name: &str,
+        roles: &[OperatorRole],
+        password: &PasswordHashText,
+    ) -> Result<NewOperatorOutcome, LedgerError> {
+        let created = sqlx::query!(
+            "INSERT INTO operators (name, roles, password_hash) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+            name,
+            &columns(roles),
+            password.as_str(),
+        )
+        .execute(&self.pool)
+        .await?;
+        if created.rows_affected() > 0 {
+            return Ok(NewOperatorOutcome::Created);
+        }
+        let existing = sqlx::query_scalar!(
+            "SELECT name FROM operators
+             WHERE lower(regexp_replace(name, '[^a-zA-Z0-9]', '', 'g')) = lower(regexp_replace($1, '[^a-zA-Z0-9]', '', 'g'))",
+            name,
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(NewOperatorOutcome::Exists(existing))
+    }
+
+    /// Replaces an operator's roles, which takes effect at once.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn set_operator_roles(
+        &self,
+        name: &str,
+        roles: &[OperatorRole],
+    ) -> Result<ChangeOperatorOutcome, LedgerError> {
+        let changed = sqlx::query!("UPDATE operators SET roles = $2 WHERE name = $1", name, &columns(roles))
+            .execute(&self.pool)
+            .await?;
+        Ok(ChangeOperatorOutcome::of(changed.rows_affected()))
+    }
+
+    /// Replaces an operator's password, ends a lockout, and ends the operator's sessions.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn set_operator_password(
+        &self,
+        name: &str,
+        password: &PasswordHashText,
+    ) -> Result<ChangeOperatorOutcome, LedgerError> {
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let changed = sqlx::query!(
+            "UPDATE operators SET password_hash = $2, failed_logins = 0, locked_until = NULL WHERE name = $1",
+            name,
+            password.as_str(),
+        )
+        .execute(&mut *tx)
+        .await?;
+        end_sessions(&mut tx, name).await?;
+        tx.commit().await?;
+        Ok(ChangeOperatorOutcome::of(changed.rows_affected()))
+    }
+
+    /// Disables an operator for good and ends the operator's sessions. A repeat changes nothing.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn disable_operator(&self, name: &str) -> Result<ChangeOperatorOutcome, LedgerError> {
+        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let changed = sqlx::query!(
+            "UPDATE operators SET disabled_at = coalesce(disabled_at, clock_timestamp()) WHERE name = $1",
+            name,
+        )
+        .execute(&mut *tx)
+        .await?;
+        end_sessions(&mut tx, name).await?;
+        tx.commit().await?;
+        Ok(ChangeOperatorOutcome::of(changed.rows_affected()))
+    }
+
+    /// All operators, by name.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn operators(&self) -> Result<Vec<OperatorView>, LedgerError> {
+        let rows = sqlx::query!(
+            r#"SELECT o.name, o.roles, o.created_at AS "created_at: jiff_sqlx::Timestamp",
+                      o.disabled_at AS "disabled_at: jiff_sqlx::Timestamp",
+                      CASE WHEN o.locked_until > clock_timestamp() THEN o.locked_until END AS "locked_until: jiff_sqlx::Timestamp",
+                      (SELECT count(*) FROM operator_sessions s
+                       WHERE s.operator = o.name AND s.ended_at IS NULL AND s.expires_at > clock_timestamp()
+                         AND s.last_used_at > clock_timestamp() - operator_session_idle_max()) AS "open_sessions!"
+               FROM operators o ORDER BY o.name"#,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        rows.into_iter()
+            .map(|row| {
+                Ok(OperatorView {
+                    roles: roles(&row.name, &row.roles)?,
+                    name: row.name,
+                    created_at: row.created_at.to_jiff(),
+                    disabled_at: row.disabled_at.map(|at| at.to_jiff()),
+                    locked_until: row.locked_until.map(|at| at.to_jiff()),
+                    open_sessions: row.open_sessions,
+                })
+            })
+            .collect()
+    }
+}
+
+async fn end_sessions(tx: &mut sqlx::PgConnection, name: &str) -> Result<(), LedgerError> {
+    sqlx::query!(
+        "UPDATE operator_sessions SET ended_at = clock_timestamp() WHERE operator = $1 AND ended_at IS NULL",
+        name
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
