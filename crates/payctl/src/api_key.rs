@@ -84,7 +84,11 @@ fn new_id() -> anyhow::Result<KeyId> {
     Ok(KeyId::new(format!("pk_{}", random_hex::<ID_BYTES>()?))?)
 }
 
-fn random_hex<const BYTES: usize>() -> anyhow::Result<String> {
+/// Random bytes as hexadecimal digits.
+///
+/// # Errors
+/// The operating system has no random bytes.
+pub(crate) fn random_hex<const BYTES: usize>() -> anyhow::Result<String> {
     let mut bytes = [0_u8; BYTES];
     getrandom::fill(&mut bytes).context("the operating system provides no random bytes")?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

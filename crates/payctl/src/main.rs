@@ -1,6 +1,6 @@
 //! `payctl`: the command line of operators and developers.
 //!
-//! `migrate`, `demo`, `keys`, `accounts`, `ledger`, `limits`, `webhooks`, `kill-switch`, `audit` and
+//! `migrate`, `demo`, `operators`, `keys`, `accounts`, `ledger`, `limits`, `webhooks`, `kill-switch`, `audit` and
 //! `temporal-namespace` open the database as its owner; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `restore-check`, `show`, `worker`, `decide`, `switch` and `codec-server` use the service's
 //! configuration; `pay` and `listen` call the HTTP API as a customer; `trigger`
 //! does both and kills workers of this machine. Results go to stdout, remarks and errors to stderr. The
@@ -40,8 +40,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
     accounts, audit, codec_server, completions, decide, demo, events, exceptions, keys, kill_switch, ledger,
-    limits, list, listen, migrate, pay, reconcile, restore_check, show, stuck, switch, temporal_namespace,
-    trigger, webhooks, worker,
+    limits, list, listen, migrate, operators, pay, reconcile, restore_check, show, stuck, switch,
+    temporal_namespace, trigger, webhooks, worker,
 };
 use crate::outcome::CommandOutcome;
 use crate::output::{Output, OutputError};
@@ -63,6 +63,8 @@ struct Cli {
 enum Command {
     Migrate(migrate::Args),
     Demo(demo::Args),
+    #[command(subcommand)]
+    Operators(operators::Command),
     #[command(subcommand)]
     Keys(keys::Command),
     #[command(subcommand)]
@@ -116,6 +118,7 @@ async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOu
     match command {
         Command::Migrate(args) => migrate::run(args, out).await,
         Command::Demo(args) => demo::run(args, out).await,
+        Command::Operators(command) => operators::run(command, out).await,
         Command::Keys(command) => keys::run(command, out).await,
         Command::Accounts(command) => accounts::run(command, out).await,
         Command::Ledger(command) => ledger::run(command, out).await,

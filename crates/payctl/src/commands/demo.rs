@@ -1,13 +1,15 @@
-//! `payctl demo`: accounts and an API key to try the service. Idempotent: each account is funded once.
+//! `payctl demo`: accounts, an API key and two operators to try the service. Idempotent: each account is funded once.
 
 use iso_currency::Currency;
+use payment_ledger::Ledger;
 use payment_ledger::access::api_keys::Caller;
+use payment_ledger::access::operators::{NewOperatorOutcome, OperatorRole, Password};
 use payment_ledger::accounts::Account;
 use payment_protocol::ids::{AccountId, ClientId, TenantId};
 use payment_protocol::money::{Money, format_major, parse_currency};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
-use service_kit::published::{self, DEMO_API_KEY};
+use service_kit::published::{self, DEMO_API_KEY, DEMO_OPERATOR_PASSWORD};
 
 use super::accounts;
 use crate::api_key;
@@ -35,7 +37,12 @@ const ACCOUNTS: [(&str, Currency, i64); 5] = [
     ("BH-OMAR-BHD", Currency::BHD, 1_000_000),
 ];
 
-/// Open and fund the demo accounts and store the demo API key; safe to repeat
+/// The operators, who decide with four eyes. operator-api accepts their password on its own machine only.
+const OPERATORS: [&str; 2] = ["ann", "bob"];
+/// What each of them may do.
+const ROLES: [OperatorRole; 2] = [OperatorRole::Operator, OperatorRole::Approver];
+
+/// Open and fund the demo accounts, store the demo API key and create two operators; safe to repeat
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -56,6 +63,8 @@ struct DemoDocument<'a> {
     api_key: &'a str,
     source_account: &'a str,
     destination_account: &'a str,
+    operators: [&'a str; 2],
+    operator_password: &'a str,
     accounts: Vec<DemoAccountDocument<'a>>,
 }
 
@@ -78,6 +87,9 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     let ledger = args.database.ledger().await?;
     let caller = Caller { tenant: TenantId::new(TENANT)?, client: ClientId::new(CLIENT)? };
     api_key::import(&ledger, &args.api_key, &caller).await?;
+    if is_this_machine(&host) {
+        create_operators(&ledger).await?;
+    }
     let mut opened = Vec::with_capacity(ACCOUNTS.len());
     for (id, currency, opening_minor) in ACCOUNTS {
         let account = AccountId::new(id)?;
@@ -94,6 +106,24 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     Ok(CommandOutcome::Success)
 }
 
+/// Creates the operators that do not exist yet.
+async fn create_operators(ledger: &Ledger) -> anyhow::Result<()> {
+    let existing = ledger.operators().await?;
+    for name in OPERATORS {
+        if existing.iter().any(|operator| operator.name == name) {
+            continue;
+        }
+        let hash = Password::new(DEMO_OPERATOR_PASSWORD.into())?.hash()?;
+        match ledger.create_operator(name, &ROLES, &hash).await? {
+            NewOperatorOutcome::Created => {}
+            NewOperatorOutcome::Exists(other) => {
+                anyhow::bail!("operator {other} exists, and is not the demo's {name}")
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Whether a database's host is this machine: a loopback address, or the folder of a socket.
 fn is_this_machine(host: &str) -> bool {
     host.starts_with('/') || link_kit::is_this_machine(host)
@@ -106,6 +136,8 @@ fn write_text(args: &Args, opened: &[Account], out: &mut Output<'_>) -> anyhow::
     facts.row(["client", CLIENT]);
     facts.row(["API key", args.api_key.expose_secret()]);
     facts.row(["example destination", DESTINATION]);
+    facts.row(["operators", &OPERATORS.join(", ")]);
+    facts.row(["their password", DEMO_OPERATOR_PASSWORD]);
     Ok(out.write_line(format_args!("\n{facts}"))?)
 }
 
@@ -117,6 +149,8 @@ fn write_json(args: &Args, opened: &[Account], out: &mut Output<'_>) -> anyhow::
         api_key: args.api_key.expose_secret(),
         source_account: SOURCE,
         destination_account: DESTINATION,
+        operators: OPERATORS,
+        operator_password: DEMO_OPERATOR_PASSWORD,
         accounts,
     };
     Ok(out.write_json(&document)?)

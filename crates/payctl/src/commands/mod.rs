@@ -15,6 +15,7 @@ pub(crate) mod limits;
 pub(crate) mod list;
 pub(crate) mod listen;
 pub(crate) mod migrate;
+pub(crate) mod operators;
 pub(crate) mod pay;
 pub(crate) mod reconcile;
 pub(crate) mod restore_check;
