@@ -56,7 +56,10 @@ pub(crate) struct CallbackSource {
 
 /// State shared by all routes.
 pub(crate) struct App {
+    /// For what changes rows, and for what is read on its way.
     pub(crate) ledger: Ledger,
+    /// For what clients read, over connections of its own.
+    pub(crate) reads: Ledger,
     /// How each switch reports the end of a transfer.
     pub(crate) callback_sources: BTreeMap<SwitchName, CallbackSource>,
     pub(crate) callback_tolerance_s: i64,
@@ -81,16 +84,22 @@ pub(crate) struct App {
     pub(crate) stopping: CancellationToken,
 }
 
-/// The router of the public listener over `pool`, with its background tasks until `stopping`. Must be called inside a tokio runtime.
+/// The router of the public listener over `pool`, and `reads` for what clients read, with its background tasks until `stopping`. Must be
+/// called inside a tokio runtime.
 ///
 /// # Errors
 /// [`SetupError`]: the configuration is refused.
-pub fn router(config: Config, pool: PgPool, stopping: CancellationToken) -> Result<Router, SetupError> {
+pub fn router(
+    config: Config,
+    pool: PgPool,
+    reads: PgPool,
+    stopping: CancellationToken,
+) -> Result<Router, SetupError> {
     let bounds = config.api.bounds()?;
     let shows_docs = config.api.docs;
     let admission = Arc::new(Admission::new(&config.api)?);
     let ready = Ledger::new(pool.clone()).readiness();
-    let app = start_app(config, pool, stopping)?;
+    let app = start_app(config, pool, Ledger::new(reads), stopping)?;
     let (api, document) =
         api_routes(|routes, scope| idempotent_routes(routes, &app, scope)).split_for_parts();
     let api = api
@@ -102,7 +111,7 @@ pub fn router(config: Config, pool: PgPool, stopping: CancellationToken) -> Resu
 
     let mut all = api.merge(service_kit::metrics::health_routes(ready));
     if shows_docs {
-        all = all.merge(docs::routes(docs::complete(document)));
+        all = all.merge(openapi_kit::page(docs::complete(document)));
     }
     // The last layer is the outermost: responses of the bounds have a request id, too.
     Ok(bounded(all, bounds)
@@ -129,7 +138,12 @@ fn set_claims_limits(switches: &CheckedSwitches) {
 }
 
 /// Checks the options and starts the background tasks.
-fn start_app(config: Config, pool: PgPool, stopping: CancellationToken) -> Result<Arc<App>, SetupError> {
+fn start_app(
+    config: Config,
+    pool: PgPool,
+    reads: Ledger,
+    stopping: CancellationToken,
+) -> Result<Arc<App>, SetupError> {
     let idempotency = config.api.idempotency()?;
     let switches = config.switches.check(SecretsOf::Callbacks)?;
     let listeners = [("api.listen", config.api.listen), ("api.metrics_listen", config.api.metrics_listen)];
@@ -150,7 +164,7 @@ fn start_app(config: Config, pool: PgPool, stopping: CancellationToken) -> Resul
     );
     let limits = Limits::start(&config.api, stopping.clone())?;
     let ledger = Ledger::new(pool);
-    let streams = Streams::start(&config.api, ledger.clone(), stopping.clone())?;
+    let streams = Streams::start(&config.api, reads.clone(), stopping.clone())?;
     Ok(Arc::new(App {
         accepts_demo_key: config.api.listen.ip().is_loopback(),
         wake_starters: start_wake_ups(ledger.clone(), stopping.clone()),
@@ -167,6 +181,7 @@ fn start_app(config: Config, pool: PgPool, stopping: CancellationToken) -> Resul
         waiters: Semaphore::new(config.api.waiters_max),
         stopping,
         ledger,
+        reads,
     }))
 }
 

@@ -84,6 +84,9 @@ pub struct ApiOptions {
     pub connections_max: usize,
     /// Upper bound of connections of one address; a further one is closed. Default 1024. Behind a proxy: as many as `connections_max`.
     pub connections_per_address_max: usize,
+    /// Database connections for reads, at least 1, beside those of `database.max_connections`: slow reads take none that a payment or a
+    /// callback needs. Default 8.
+    pub read_connections: u32,
     /// Longest time of one request, including `?wait=`. Default 40 s.
     pub request_timeout_s: u64,
     /// Rate of writes of one client; retries are not counted.
@@ -115,6 +118,7 @@ impl Default for ApiOptions {
             callbacks_max_in_flight_per_address: 192,
             connections_max: 8_192,
             connections_per_address_max: 1_024,
+            read_connections: 8,
             request_timeout_s: 40,
             writes: RateOptions::default(),
             reads: RateOptions::default(),
@@ -213,6 +217,7 @@ impl ApiOptions {
     pub fn connection_bounds(&self) -> Result<ConnectionBounds, SetupError> {
         not_zero("api.headers_max", self.headers_max)?;
         not_zero("api.idle_timeout_s", self.idle_timeout_s)?;
+        not_zero("api.read_connections", self.read_connections)?;
         not_zero("api.connections_max", self.connections_max)?;
         not_zero("api.connections_per_address_max", self.connections_per_address_max)?;
         if self.head_limit_bytes < ConnectionBounds::HEAD_BYTES_MIN {

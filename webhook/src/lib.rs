@@ -37,7 +37,7 @@ mod workflow_delivery;
 
 use monitoring::measure;
 use monitoring::metrics::Process;
-use payment_ledger::Ledger;
+use payment_ledger::{DatabaseOptions, Ledger};
 use service_kit::metrics::{Metrics, log_warnings};
 use tokio_util::sync::CancellationToken;
 
@@ -62,12 +62,15 @@ pub async fn run(config: Config, metrics: Metrics, shutdown: CancellationToken) 
     let (listen, metrics_listen) = (config.api.listen, config.api.metrics_listen);
     let bounds = config.api.connection_bounds()?;
     let pool = config.database.pool("payments-api")?;
+    let for_reads =
+        DatabaseOptions { max_connections: config.api.read_connections, ..config.database.clone() };
+    let reads = for_reads.pool("payments-api-reads")?;
     config.temporal.check()?;
     measure::start(Process::PaymentsApi, pool.clone(), shutdown.clone());
     let readiness = Ledger::new(pool.clone()).readiness();
     tokio::spawn(log_warnings(readiness.clone(), shutdown.clone()));
     let metrics_router = service_kit::metrics::routes(metrics, readiness);
-    let router = router(config, pool, shutdown.clone())?;
+    let router = router(config, pool, reads, shutdown.clone())?;
     let listener = service_kit::serve::bind(listen, "PAYMENTS_API__LISTEN (api.listen)").await?;
     let public = async {
         service_kit::serve::serve_on(listener, move |_| router.clone(), bounds, shutdown.clone()).await;

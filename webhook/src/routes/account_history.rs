@@ -1,5 +1,6 @@
 //! `GET /api/v1/accounts/{account_id}/statement` and `.../balance`: entries of an account, and its balance at an instant.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -17,7 +18,6 @@ use crate::app::App;
 use crate::auth::Reader;
 use crate::error::{ApiError, account_not_found, malformed_query};
 use crate::paging::page_limit;
-use crate::routes::docs::ProblemDocument;
 
 /// Balances of an account at an instant, as decimals in major units and as integers in minor units.
 #[derive(Debug, Serialize, ToSchema)]
@@ -136,7 +136,7 @@ pub(crate) async fn retrieve_balance(
 ) -> Result<Json<Balance>, ApiError> {
     let at = query.at.as_deref().map(|text| instant("at", text)).transpose()?;
     let account_id = account_id(&id)?;
-    let stored = app.ledger.balance_at(account_id.as_str(), Some(&caller.tenant), at).await?;
+    let stored = app.reads.balance_at(account_id.as_str(), Some(&caller.tenant), at).await?;
     Ok(Json(balance(stored.ok_or_else(|| account_not_found(&id))?)?))
 }
 
@@ -164,7 +164,7 @@ pub(crate) async fn retrieve_statement(
 ) -> Result<Json<Statement>, ApiError> {
     let period = period(&query)?;
     let account_id = account_id(&id)?;
-    let statement = app.ledger.statement(account_id.as_str(), Some(&caller.tenant), &period).await?;
+    let statement = app.reads.statement(account_id.as_str(), Some(&caller.tenant), &period).await?;
     let statement = statement.ok_or_else(|| account_not_found(&id))?;
     let currency = statement.opening.currency.clone();
     let entries = statement.lines.into_iter().map(|line| entry(&id, &currency, line));

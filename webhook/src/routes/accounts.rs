@@ -1,5 +1,6 @@
 //! `GET /api/v1/accounts/{account_id}`: an account with its balances.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -12,7 +13,6 @@ use super::payments::decimal;
 use crate::app::App;
 use crate::auth::Reader;
 use crate::error::{ApiError, account_not_found};
-use crate::routes::docs::ProblemDocument;
 
 /// An account with its current balances, as decimals in major units and as integers in minor units.
 #[derive(Debug, Serialize, ToSchema)]
@@ -52,7 +52,7 @@ pub(crate) async fn retrieve_account(
     Path(id): Path<String>,
 ) -> Result<Json<Account>, ApiError> {
     let account_id = account_id(&id)?;
-    let account = app.ledger.account(&caller.tenant, &account_id).await?;
+    let account = app.reads.account(&caller.tenant, &account_id).await?;
     let account = account.ok_or_else(|| account_not_found(&id))?;
     let decimal = |minor: i64| decimal(&account.account_id, minor, &account.currency);
     let balance_minor = account.ledger_minor();

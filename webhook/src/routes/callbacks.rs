@@ -4,6 +4,7 @@
 //! A callback is verified on its raw body and stored before its workflow is signalled; 200 means stored. The switch retries a
 //! callback after any other status, so a refusal loses nothing.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -26,7 +27,6 @@ use crate::app::{App, CallbackSource};
 use crate::error::{ApiError, excerpt};
 use crate::extract::RawBody;
 use crate::request_span::trace_parent;
-use crate::routes::docs::ProblemDocument;
 use crate::workflow_delivery::deliver_to_workflow;
 
 /// Bytes of an unreadable body that are logged.

@@ -1,58 +1,11 @@
-//! `/openapi.json`, and `/docs`, its page, which loads nothing from the internet.
+//! The OpenAPI document, beside what each route says of itself.
 
-use axum::Router;
-use serde::Serialize;
+use openapi_kit::{ProblemDocument, problem};
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{self, ContentBuilder, Object, Ref, RefOr, ResponseBuilder, Type};
-use utoipa::{Modify, OpenApi, ToSchema};
-use utoipa_swagger_ui::{Config, SwaggerUi};
-
-/// Documents the words of an enumeration of another crate, which has no schema, as a type of the clients.
-macro_rules! documented_enum {
-    ($visibility:vis $name:ident, $words:ty, $description:literal) => {
-        #[doc = $description]
-        $visibility struct $name;
-
-        impl utoipa::PartialSchema for $name {
-            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-                utoipa::openapi::ObjectBuilder::new()
-                    .schema_type(utoipa::openapi::Type::String)
-                    .enum_values(Some(<$words>::ALL.iter().map(|word| word.as_str())))
-                    .description(Some($description))
-                    .into()
-            }
-        }
-
-        impl utoipa::ToSchema for $name {
-            fn name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-        }
-    };
-}
-pub(crate) use documented_enum;
-
-/// A problem document (RFC 9457).
-#[derive(Serialize, ToSchema)]
-pub(crate) struct ProblemDocument {
-    /// `urn:problem:` and the code.
-    #[schema(example = "urn:problem:invalid_amount")]
-    r#type: String,
-    /// Kind of problem.
-    title: String,
-    /// The HTTP status.
-    #[schema(minimum = 400, maximum = 599)]
-    status: u16,
-    /// Stable code for programs.
-    #[schema(example = "invalid_amount")]
-    code: String,
-    /// What happened, to which object, and what to do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    detail: Option<String>,
-}
+use utoipa::openapi::{self, Object, RefOr, Type};
+use utoipa::{Modify, OpenApi};
 
 /// The document without its paths, which the router adds.
 #[derive(OpenApi)]
@@ -104,13 +57,6 @@ pub(crate) fn complete(mut document: openapi::OpenApi) -> openapi::OpenApi {
     document
 }
 
-/// The routes of the complete document.
-pub(crate) fn routes(document: openapi::OpenApi) -> Router {
-    // No validator: it would send the document's address to an external service.
-    let config = Config::default().validator_url("none").use_base_layout().try_it_out_enabled(true);
-    SwaggerUi::new("/docs").url("/openapi.json", document).config(config).into()
-}
-
 /// Adds the responses that every operation can return.
 fn complete_operation(operation: &mut Operation) {
     let has_body = operation.responses.responses.contains_key("413");
@@ -158,9 +104,4 @@ fn add_headers(operation: &mut Operation) {
             add("RateLimit-Policy", Type::String, "Agreed rate of your client; missing on replays");
         }
     }
-}
-
-fn problem(description: &str) -> openapi::Response {
-    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("ProblemDocument"))).build();
-    ResponseBuilder::new().description(description).content("application/problem+json", content).build()
 }

@@ -1,16 +1,17 @@
 //! Layers around every route: bounds, fallbacks, request ids, health.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::json;
 use service_kit::peers::PeerAddress;
 use sqlx::PgPool;
-use sqlx::postgres::PgPoolOptions;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use webhook_signature::SIGNATURE_HEADER;
 
-use crate::support::{ACME, Api, NORTH, NORTH_SECRET, PAYMENTS, order, pending_body, report, signed};
+use crate::support::{ACME, Api, NORTH, NORTH_SECRET, PAYMENTS, config, order, pending_body, report, signed};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn unknown_api_routes_and_exceeded_bounds_are_answered_with_problems(pool: PgPool) {
@@ -209,4 +210,27 @@ async fn api_readiness_depends_on_the_database_only(pool: PgPool) {
     let disconnected = Api::with_options(lost, json!({}));
     disconnected.get("", "/ready").await.assert_problem(503, "not_ready", "no database");
     assert_eq!(disconnected.get("", "/health").await.status, 200);
+}
+
+/// Reads that are slow use up the connections of reads, and a payment is accepted beside them.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn reads_that_hold_every_connection_of_theirs_keep_no_payment_waiting(
+    pool: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let reads = PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_millis(100));
+    let reads = reads.connect_with(connect.clone()).await.unwrap();
+    let pool = pool.connect_with(connect).await.unwrap();
+    let api = Api::new(pool.clone()).await;
+    let (id, _) = api.accepted_payment("before").await;
+    let api = Api::with_reads(pool, reads.clone(), config(json!({})));
+    let payment = format!("{PAYMENTS}/{id}");
+    assert_eq!(api.get(ACME, &payment).await.status, 200);
+    let held = reads.acquire().await.unwrap();
+    for path in [payment.as_str(), PAYMENTS, "/api/v1/accounts/acme-eur", "/api/v1/webhook-endpoints"] {
+        api.get(ACME, path).await.assert_problem(503, "store_unavailable", path);
+    }
+    assert_eq!(api.pay("beside", &order()).await.status, 201);
+    drop(held);
+    assert_eq!(api.get(ACME, &payment).await.status, 200);
 }

@@ -132,9 +132,14 @@ impl Api {
 
     /// A process with its own configuration.
     pub(crate) fn with_config(pool: PgPool, config: Config) -> Self {
+        Self::with_reads(pool.clone(), pool, config)
+    }
+
+    /// A process whose clients' reads have connections of their own.
+    pub(crate) fn with_reads(pool: PgPool, reads: PgPool, config: Config) -> Self {
         let stopping = CancellationToken::new();
         service_kit::metrics::install().unwrap();
-        let router = payments_api::router(config, pool.clone(), stopping.clone()).unwrap();
+        let router = payments_api::router(config, pool.clone(), reads, stopping.clone()).unwrap();
         Self { router, ledger: Ledger::new(pool.clone()), pool, stopping }
     }
 

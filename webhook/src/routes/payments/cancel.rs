@@ -2,6 +2,7 @@
 //!
 //! 202 means that the request is stored, not that the payment will be cancelled: the switch decides.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -23,7 +24,6 @@ use crate::error::{ApiError, payment_not_found};
 use crate::extract::RawBody;
 use crate::idempotent::{self, RequestClaimOutcome};
 use crate::request_span::{link_to_payment, record_payment};
-use crate::routes::docs::ProblemDocument;
 use crate::workflow_delivery::deliver_to_workflow;
 
 /// The cancel request is stored.

@@ -2,6 +2,7 @@
 //!
 //! An accepted payment is executed even if Temporal is unavailable now: payment workers start accepted payments from the table.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -22,7 +23,6 @@ use crate::auth::Payer;
 use crate::error::ApiError;
 use crate::idempotent;
 use crate::request_span::{link_to_payment, record_payment};
-use crate::routes::docs::ProblemDocument;
 
 /// Create a payment
 ///

@@ -1,5 +1,6 @@
 //! `GET /api/v1/payments`: payments of the tenant, filtered by state, age, account and end-to-end id.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -16,7 +17,6 @@ use crate::app::App;
 use crate::auth::Reader;
 use crate::error::{ApiError, malformed_query};
 use crate::paging::{next_cursor, page_limit};
-use crate::routes::docs::ProblemDocument;
 
 /// Largest age of the filter: ten years.
 const AGE_MAX_S: i64 = 315_360_000;
@@ -73,7 +73,7 @@ pub(crate) async fn list_payments(
     Query(query): Query<ListPaymentsQuery>,
 ) -> Result<Json<PaymentList>, ApiError> {
     let filter = filter(query)?;
-    let views = app.ledger.payments(&caller.tenant, &filter).await?;
+    let views = app.reads.payments(&caller.tenant, &filter).await?;
     let next = next_cursor(&views, filter.limit, |view| &view.payment_id);
     let payments = views.into_iter().map(Payment::of).collect::<Result<_, _>>()?;
     Ok(Json(PaymentList { payments, next }))

@@ -1,5 +1,6 @@
 //! `GET /api/v1/payments/{payment_id}`: the state of a payment, now or once it has ended.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,6 @@ use crate::app::App;
 use crate::auth::Reader;
 use crate::error::{ApiError, payment_not_found};
 use crate::request_span::record_payment;
-use crate::routes::docs::ProblemDocument;
 
 /// Upper bound of timeline entries in a response; a payment at an unavailable switch may have more.
 const TIMELINE_MAX: i64 = 200;
@@ -80,9 +80,9 @@ pub(crate) async fn retrieve_payment(
         let wait = Duration::from_secs(wait_s.into()).min(app.wait_max);
         view = wait_for_end(&app, &caller, &id, view, wait).await?;
     }
-    let timeline = app.ledger.timeline(&id, 0, TIMELINE_MAX).await?;
+    let timeline = app.reads.timeline(&id, 0, TIMELINE_MAX).await?;
     let timeline = timeline.into_iter().map(TimelineEntry::from).collect();
-    let notifications = app.ledger.notifications(&id, NOTIFICATIONS_MAX).await?;
+    let notifications = app.reads.notifications(&id, NOTIFICATIONS_MAX).await?;
     let notifications = notifications.into_iter().map(Notification::from).collect();
     Ok(Json(PaymentWithTimeline { payment: Payment::of(view)?, timeline, notifications }))
 }
@@ -93,7 +93,7 @@ pub(super) async fn find(
     caller: &api_keys::Caller,
     id: &PaymentId,
 ) -> Result<PaymentView, ApiError> {
-    let view = app.ledger.payment(&caller.tenant, id).await?;
+    let view = app.reads.payment(&caller.tenant, id).await?;
     view.ok_or_else(|| payment_not_found(id.as_str()).into())
 }
 

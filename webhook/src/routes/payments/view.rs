@@ -1,6 +1,7 @@
 //! JSON views of a payment.
 
 use jiff::Timestamp;
+use openapi_kit::documented_enum;
 use payment_ledger::LedgerError;
 use payment_ledger::events::notifications;
 use payment_ledger::reads::view::{self, PaymentView};
@@ -11,7 +12,6 @@ use utoipa::ToSchema;
 
 use super::path_of;
 use crate::error::ApiError;
-use crate::routes::docs::documented_enum;
 
 documented_enum!(
     pub(super) PaymentStatus, PaymentState,

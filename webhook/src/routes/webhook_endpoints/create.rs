@@ -1,5 +1,6 @@
 //! `POST /api/v1/webhook-endpoints`: creates an endpoint and returns its secret.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -16,7 +17,6 @@ use crate::app::App;
 use crate::auth::WebhookManager;
 use crate::error::ApiError;
 use crate::idempotent::{self, RequestClaimOutcome};
-use crate::routes::docs::ProblemDocument;
 
 /// A webhook endpoint to create.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]

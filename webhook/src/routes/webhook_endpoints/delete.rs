@@ -1,5 +1,6 @@
 //! `DELETE /api/v1/webhook-endpoints/{endpoint_id}`: deletes an endpoint with its deliveries.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -17,7 +18,6 @@ use crate::app::App;
 use crate::auth::WebhookManager;
 use crate::error::ApiError;
 use crate::idempotent::{self, RequestClaimOutcome};
-use crate::routes::docs::ProblemDocument;
 
 /// The endpoint is deleted.
 #[derive(Debug, Serialize, ToSchema)]

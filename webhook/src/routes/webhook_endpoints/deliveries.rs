@@ -1,5 +1,6 @@
 //! `GET /api/v1/webhook-endpoints/{endpoint_id}/deliveries`: deliveries with their last attempts.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -14,7 +15,6 @@ use crate::app::App;
 use crate::auth::WebhookReader;
 use crate::error::{ApiError, malformed_query};
 use crate::paging::{next_cursor, page_limit};
-use crate::routes::docs::ProblemDocument;
 
 /// Longest event id of a cursor, in characters.
 const EVENT_ID_MAX: usize = 256;
@@ -69,7 +69,7 @@ pub(crate) async fn list_webhook_deliveries(
     let id = endpoint_id(&id)?;
     let limit = page_limit(query.limit)?;
     let filter = filter(&query)?;
-    let mut connection = app.ledger.pool().acquire().await?;
+    let mut connection = app.reads.pool().acquire().await?;
     find(&mut connection, &caller, &id).await?;
     let deliveries = deliveries::list(&mut connection, &id, filter, limit).await?;
     let next = next_cursor(&deliveries, limit, |delivery| &delivery.event_id);

@@ -28,7 +28,7 @@ pub(crate) async fn list_webhook_endpoints(
     State(app): State<Arc<App>>,
     WebhookReader(caller): WebhookReader,
 ) -> Result<Json<WebhookEndpointList>, ApiError> {
-    let mut connection = app.ledger.pool().acquire().await?;
+    let mut connection = app.reads.pool().acquire().await?;
     let whose = EndpointScope::Tenant(caller.tenant.as_str());
     // All of them, also if the limit was lowered since they were created.
     let endpoints = endpoints::list(&mut connection, whose, i64::MAX).await?;

@@ -1,5 +1,6 @@
 //! `POST /api/v1/webhook-endpoints/{endpoint_id}/deliveries/{event_id}/replay`: delivers one event again.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -22,7 +23,6 @@ use crate::auth::WebhookManager;
 use crate::error::{ApiError, excerpt};
 use crate::extract::RawBody;
 use crate::idempotent::{self, RequestClaimOutcome};
-use crate::routes::docs::ProblemDocument;
 
 /// The delivery is scheduled.
 #[derive(Debug, Serialize, ToSchema)]

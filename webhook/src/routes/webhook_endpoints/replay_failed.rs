@@ -1,5 +1,6 @@
 //! `POST /api/v1/webhook-endpoints/{endpoint_id}/replay-failed`: replays all deliveries that failed since an instant.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -19,7 +20,6 @@ use crate::app::App;
 use crate::auth::WebhookManager;
 use crate::error::ApiError;
 use crate::idempotent::{self, RequestClaimOutcome};
-use crate::routes::docs::ProblemDocument;
 
 /// Which failed deliveries to replay.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]

@@ -1,5 +1,6 @@
 //! `GET /api/v1/webhook-endpoints/{endpoint_id}`: one endpoint.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -10,7 +11,6 @@ use super::{endpoint_id, find};
 use crate::app::App;
 use crate::auth::WebhookReader;
 use crate::error::ApiError;
-use crate::routes::docs::ProblemDocument;
 
 /// Retrieve a webhook endpoint
 #[utoipa::path(
@@ -28,6 +28,6 @@ pub(crate) async fn retrieve_webhook_endpoint(
     Path(id): Path<String>,
 ) -> Result<Json<WebhookEndpoint>, ApiError> {
     let id = endpoint_id(&id)?;
-    let mut connection = app.ledger.pool().acquire().await?;
+    let mut connection = app.reads.pool().acquire().await?;
     Ok(Json(WebhookEndpoint::of(find(&mut connection, &caller, &id).await?)))
 }

@@ -1,5 +1,6 @@
 //! `POST /api/v1/webhook-endpoints/{endpoint_id}/rotate-secret`: a new secret; the previous one signs, too, for an overlap.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -15,7 +16,6 @@ use crate::auth::WebhookManager;
 use crate::error::ApiError;
 use crate::extract::RawBody;
 use crate::idempotent::{self, RequestClaimOutcome};
-use crate::routes::docs::ProblemDocument;
 
 /// Rotate the secret of a webhook endpoint
 ///

@@ -1,5 +1,6 @@
 //! `PATCH /api/v1/webhook-endpoints/{endpoint_id}`: changes URL, kinds of events or status.
 
+use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -16,7 +17,6 @@ use crate::app::App;
 use crate::auth::WebhookManager;
 use crate::error::{ApiError, excerpt};
 use crate::idempotent::{self, RequestClaimOutcome};
-use crate::routes::docs::ProblemDocument;
 
 /// Fields to change; omitted fields stay unchanged.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]

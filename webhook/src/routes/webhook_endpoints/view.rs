@@ -2,6 +2,7 @@
 
 use idempotency::StoredResponse;
 use jiff::Timestamp;
+use openapi_kit::documented_enum;
 use outbound_webhooks::EndpointId;
 use outbound_webhooks::deliveries::{Delivery, DeliveryAttempt, DeliveryState};
 use outbound_webhooks::endpoints::{DisabledReason, Endpoint, EndpointStatus};
@@ -11,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
-use crate::routes::docs::documented_enum;
 
 documented_enum!(pub(super) WebhookEndpointStatus, EndpointStatus, "Whether a webhook endpoint receives events.");
 documented_enum!(

@@ -120,7 +120,7 @@ impl EventStream {
         let _permit = app.streams.acquire_read().await;
         // The state first: if it is final, all entries have been written.
         let payment = find(app, &self.caller, &self.id).await?;
-        let entries = app.ledger.timeline(&self.id, self.sent, PAGE).await?;
+        let entries = app.reads.timeline(&self.id, self.sent, PAGE).await?;
         self.may_have_more = i64::try_from(entries.len()).is_ok_and(|count| count >= PAGE);
         self.unsent = entries.into();
         if !self.may_have_more && payment.state.end().is_some() {

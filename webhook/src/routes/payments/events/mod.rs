@@ -6,6 +6,7 @@
 
 mod event_stream;
 
+use openapi_kit::ProblemDocument;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,6 @@ use crate::app::App;
 use crate::auth::Reader;
 use crate::error::{ApiError, excerpt};
 use crate::request_span::record_payment;
-use crate::routes::docs::ProblemDocument;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Reconnection time of clients.
@@ -139,7 +139,7 @@ pub(crate) async fn stream_payment_events(
         LastEvent::End if payment.state.end().is_some() => return Ok(StatusCode::NO_CONTENT.into_response()),
         LastEvent::End => return Err(unknown_event(END).into()),
         LastEvent::Entry(0) => 0,
-        LastEvent::Entry(position) if app.ledger.timeline(&id, position - 1, 1).await?.is_empty() => {
+        LastEvent::Entry(position) if app.reads.timeline(&id, position - 1, 1).await?.is_empty() => {
             return Err(unknown_event(&position.to_string()).into());
         }
         LastEvent::Entry(position) => position,
