@@ -59,11 +59,11 @@ bench_payments() {
     programs=$BENCH_PROGRAMS
     bench=$programs/bench
   else
-    build_release benches payctl mock-switch payments-api payment-worker background-worker notifier
+    build_release benches payctl mock-switch payments-api payment-worker background-worker notifier operator-api
     bench=$REPLY/bench
     programs=${BENCH_PROGRAMS:-$REPLY}
   fi
-  for port in pg_port temporal_port temporal_ui_port codec_port switch_port sepa_switch_port api_port api_metrics_port worker_metrics_port background_worker_metrics_port notifier_metrics_port nats_port switch_pg_port; do
+  for port in pg_port temporal_port temporal_ui_port codec_port switch_port sepa_switch_port api_port api_metrics_port worker_metrics_port background_worker_metrics_port notifier_metrics_port operator_api_port operator_api_metrics_port nats_port switch_pg_port; do
     pick_port
     printf -v "$port" %s "$REPLY"
   done

@@ -12,7 +12,7 @@ find_programs() {
 # libraries differ, and with them Temporal's SDK and everything above it.
 build() {
   local targets=(--example generate) program
-  for program in background-worker guide mock-switch naive-client notifier payctl payment-worker payments-api playground; do
+  for program in background-worker guide mock-switch naive-client notifier operator-api payctl payment-worker payments-api playground; do
     targets+=(--bin "$program")
   done
   [ "${1:-}" != tests ] || targets=(--bins --tests)

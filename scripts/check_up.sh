@@ -25,7 +25,7 @@ check_up() {
   run_logged "$log_dir/trigger.log" payctl trigger crash-after-accepted ||
     fail "the payment did not end as expected"
   await_line "payment-worker-[12] runs again as pid"
-  for name in payments-api background-worker notifier broker temporal mock-switch mock-switch-sepa codec-server playground; do
+  for name in payments-api background-worker notifier operator-api broker temporal mock-switch mock-switch-sepa codec-server playground; do
     log_step "kill -9 $name"
     kill -KILL "$(sed -n 1p "$DEV_DIR"/run/up/[0-9]*-"$name".process)"
     await_line " $name runs again as pid"

@@ -19,6 +19,8 @@ require_free_ports() {
     "$worker_metrics_port DEV_WORKER_METRICS_PORT the payment-worker's metrics" \
     "$background_worker_metrics_port DEV_BACKGROUND_WORKER_METRICS_PORT the background-worker's metrics" \
     "$notifier_metrics_port DEV_NOTIFIER_METRICS_PORT the notifier's metrics" \
+    "$operator_api_port DEV_OPERATOR_API_PORT the operators' API" \
+    "$operator_api_metrics_port DEV_OPERATOR_API_METRICS_PORT the operators' API's metrics" \
     "$nats_port DEV_NATS_PORT the message broker" \
     "$playground_port DEV_PLAYGROUND_PORT the playground" ${observing:+"$observing"}; do
     port=${line%% *}

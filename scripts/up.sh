@@ -128,6 +128,7 @@ configure_services() {
   owner_url=$(database_url "$pg_port" payments)
   switch_url=$(database_url "${switch_pg_port:-$pg_port}" mock_switch)
   api=http://127.0.0.1:$api_port
+  operator_api=http://127.0.0.1:$operator_api_port
   mock_switch=http://127.0.0.1:$switch_port
   sepa_switch=http://127.0.0.1:$sepa_switch_port
   background_worker_metrics=http://127.0.0.1:$background_worker_metrics_port
@@ -138,6 +139,7 @@ configure_services() {
   export PAYMENTS_API__LISTEN=127.0.0.1:$api_port PAYMENTS_API__METRICS_LISTEN=127.0.0.1:$api_metrics_port
   export PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN=127.0.0.1:$background_worker_metrics_port
   export PAYMENTS_NOTIFIER__METRICS_LISTEN=127.0.0.1:$notifier_metrics_port
+  export PAYMENTS_OPERATOR_API__LISTEN=127.0.0.1:$operator_api_port PAYMENTS_OPERATOR_API__METRICS_LISTEN=127.0.0.1:$operator_api_metrics_port
   load_webhooks_master_key
   export PAYMENTS_OUTBOUND_WEBHOOKS__MASTER_KEY=$REPLY
   export PAYMENTS_BROKER__URL=nats://127.0.0.1:$nats_port
@@ -212,6 +214,9 @@ start_services() {
   log_step "starting the notifier"
   start_service notifier
   wait_ready notifier "$notifier_metrics/ready"
+  log_step "starting the operator-api on port $operator_api_port"
+  start_service operator-api
+  wait_ready operator-api "$operator_api/ready"
   [ "$kind" = up ] || return 0
   log_step "starting the codec server of the Temporal UI on port $codec_port"
   start_service codec-server
@@ -310,12 +315,14 @@ print_addresses() {
   Break a payment yourself          http://127.0.0.1:$playground_port
 ${observes:+"  This payment's trace              http://127.0.0.1:$playground_port/traces#payment=$payment_id
 "}  API page                          $api/docs
+  Operators' API page               $operator_api/docs
   Transfers at the mock switches    $mock_switch/admin/book
                                     $sepa_switch/admin/book
   Metrics                           http://127.0.0.1:$api_metrics_port/metrics
 $(printf '                                    http://%s/metrics\n' "${worker_addresses[@]}")
                                     $background_worker_metrics/metrics
                                     $notifier_metrics/metrics
+                                    http://127.0.0.1:$operator_api_metrics_port/metrics
   Database, as its owner            $owner_url
   Logs                              ${log_dir#"$root"/}
 
@@ -404,6 +411,7 @@ meanwhile() {
     payments-api) printf 'payments go on, callbacks are repeated, new payments wait' ;;
     background-worker) printf 'payments go on, events and the sealing of the journal wait' ;;
     notifier) printf 'payments go on, notifications wait' ;;
+    operator-api) printf 'payments go on, operators decide later' ;;
     broker) printf 'payments go on, events wait in the outbox' ;;
     temporal) printf 'payments are accepted and stored, and wait for it' ;;
     mock-switch) printf 'payments are accepted, and ask it again; those of the other switch go on' ;;

@@ -10,6 +10,7 @@ mod encrypted_links;
 mod event_stream;
 mod generated_clients;
 mod no_worker;
+mod operator_api;
 mod path_a_submit_failed;
 mod path_b_sla_expired;
 mod path_c_debit_refused;

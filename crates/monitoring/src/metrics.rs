@@ -3,7 +3,7 @@
 use service_kit::metrics::Kind::{Counter, Gauge, Histogram};
 use service_kit::metrics::{Kind, Metric};
 
-use Process::{BackgroundWorker, Notifier, PaymentWorker, PaymentsApi};
+use Process::{BackgroundWorker, Notifier, OperatorApi, PaymentWorker, PaymentsApi};
 
 /// A process that exports metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Process {
     BackgroundWorker,
     /// Customer notifications and outbound webhooks.
     Notifier,
+    /// Operators' logins and decisions.
+    OperatorApi,
 }
 
 impl Process {
@@ -27,6 +29,7 @@ impl Process {
             Self::PaymentWorker => "payment-worker",
             Self::BackgroundWorker => "background-worker",
             Self::Notifier => "notifier",
+            Self::OperatorApi => "operator-api",
         }
     }
 }
@@ -145,9 +148,11 @@ pub const METRICS: &[MetricEntry] = &[
     entry(&[Notifier], Counter, "outbound_webhook_attempts_total", &["outcome"], "attempts", "Delivery attempts of outbound webhooks, by outcome"),
     entry(&[Notifier], Counter, "outbound_webhook_endpoints_disabled_total", &["reason"], "endpoints", "Webhook endpoints disabled by the service because of their responses, by reason"),
 
-    entry(&[PaymentsApi, PaymentWorker, BackgroundWorker, Notifier], Gauge, "database_connections", &[], "connections", "Open database connections of the process"),
-    entry(&[PaymentsApi, PaymentWorker, BackgroundWorker, Notifier], Gauge, "database_connections_idle", &[], "connections", "Open database connections of the process that are not in use"),
-    entry(&[PaymentsApi, PaymentWorker, BackgroundWorker, Notifier], Gauge, "database_connections_max", &[], "connections", "Most database connections that the process may open"),
+    entry(&[OperatorApi], Counter, "operator_logins_total", &["outcome"], "logins", "Logins of operators, by outcome: opened, or why the login was refused"),
+
+    entry(&[PaymentsApi, PaymentWorker, BackgroundWorker, Notifier, OperatorApi], Gauge, "database_connections", &[], "connections", "Open database connections of the process"),
+    entry(&[PaymentsApi, PaymentWorker, BackgroundWorker, Notifier, OperatorApi], Gauge, "database_connections_idle", &[], "connections", "Open database connections of the process that are not in use"),
+    entry(&[PaymentsApi, PaymentWorker, BackgroundWorker, Notifier, OperatorApi], Gauge, "database_connections_max", &[], "connections", "Most database connections that the process may open"),
 ];
 
 /// The metrics of the Temporal SDK that the payment-worker exports, with `_total` behind counters and `_seconds` behind durations.

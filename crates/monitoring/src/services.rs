@@ -13,8 +13,13 @@ pub const SERVICE_ALERTS: &str = "service-alerts.md";
 /// Every alert about processes and dependencies.
 #[must_use]
 pub fn alerts() -> Vec<Alert> {
-    let processes =
-        [Process::PaymentsApi, Process::PaymentWorker, Process::BackgroundWorker, Process::Notifier];
+    let processes = [
+        Process::PaymentsApi,
+        Process::PaymentWorker,
+        Process::BackgroundWorker,
+        Process::Notifier,
+        Process::OperatorApi,
+    ];
     let mut all: Vec<Alert> = processes.map(process_alert).into();
     all.extend(BackgroundTask::ALL.iter().map(|task| task_alert(*task)));
     let rules = [BACKLOG_RULES, EVENT_RULES, WEBHOOK_RULES, CIRCUIT_RULES, ADMISSION_RULES, API_RULES];
@@ -67,6 +72,10 @@ fn process_alert(process: Process) -> Alert {
         Process::Notifier => (
             Warning,
             "Customers and tenants get no notifications and webhooks; payments continue. Read the end of the notifier's log for why it stopped, and start it again.",
+        ),
+        Process::OperatorApi => (
+            Warning,
+            "Operators cannot log in and decide over the API; payments continue, and those that need an operator wait. Read the end of the operator-api's log for why it stopped, and start it again.",
         ),
     };
     let name = format!("{}Down", pascal_case(job));

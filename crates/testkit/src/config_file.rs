@@ -35,6 +35,7 @@ pub(crate) fn render(
          reconciliation_interval_s = 0\nfull_reconciliation_interval_s = 0\n\n\
          [background_worker]\npoll_interval_ms = 50\nbackoff_ms = 100\nmetrics_interval_ms = {}\n\n\
          [broker]\nurl = {:?}\n{}\n[notifier]\nack_wait_ms = 2000\n\n\
+         [operator_api]\nmetrics_listen = \"127.0.0.1:0\"\n\n\
          [outbound_webhooks]\nmaster_key = {WEBHOOKS_MASTER_KEY:?}\nallow_http = true\nallowed_ports = []\n\
          allowed_networks = [\"127.0.0.0/8\"]\nattempt_timeout_ms = 3000\nlease_ms = 6000\n\
          pauses_ms = [100, 200, 500, 1000, 2000, 5000, 5000, 5000, 5000, 5000, 5000]\npoll_interval_ms = 50\n\n\

@@ -1,0 +1,129 @@
+//! Errors of requests: the problem that the client receives, and the log line.
+
+use std::error::Error;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use payment_ledger::LedgerError;
+use payment_ledger::operator::decisions::{DecideError, DecisionRefusedError};
+use reconciliation::correction::CorrectionBar;
+use service_kit::problem::Problem;
+
+/// Pause after which the database may answer again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    /// The request was refused; the problem says what to change.
+    #[error(transparent)]
+    Refused(#[from] Problem),
+    /// The ledger did not answer, or has a defect.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl From<DecideError> for ApiError {
+    fn from(error: DecideError) -> Self {
+        match error {
+            DecideError::Refused(refused) => Self::Refused(refusal(&refused)),
+            DecideError::Ledger(error) => Self::Ledger(error),
+        }
+    }
+}
+
+impl From<CorrectionBar> for ApiError {
+    fn from(bar: CorrectionBar) -> Self {
+        let detail = format!("nothing was decided: {bar}");
+        match bar {
+            CorrectionBar::Contradicted { .. } => {
+                let detail = format!("{detail}; withdraw the proposal");
+                Self::Refused(Problem::conflict("contradicted_by_switch", detail))
+            }
+            CorrectionBar::Unanswered { .. } => {
+                Self::Refused(Problem::conflict("switch_not_answered", detail).retry_after(RETRY_AFTER))
+            }
+            CorrectionBar::Ledger(error) => Self::Ledger(error),
+        }
+    }
+}
+
+/// The problem of a refused decision; nothing was written.
+fn refusal(refused: &DecisionRefusedError) -> Problem {
+    let detail = format!("nothing was decided: {refused}");
+    match refused {
+        DecisionRefusedError::UnknownPayment(_) => Problem::missing("payment_not_found", detail),
+        DecisionRefusedError::UnknownDecision(_) => Problem::missing("decision_not_found", detail),
+        DecisionRefusedError::UnknownException(_) => Problem::missing("exception_not_found", detail),
+        DecisionRefusedError::MissingReason
+        | DecisionRefusedError::TooLong(_)
+        | DecisionRefusedError::InvisibleCharacters(_)
+        | DecisionRefusedError::MissingOperator
+        | DecisionRefusedError::InvalidOperator => Problem::unprocessable("text_invalid", detail),
+        DecisionRefusedError::MissingEvidence(_) | DecisionRefusedError::MissingCorrectionEvidence(_) => {
+            Problem::unprocessable("evidence_missing", detail)
+        }
+        DecisionRefusedError::SameOperator(_) => {
+            Problem::new(StatusCode::FORBIDDEN, "same_operator", "Another operator must confirm")
+                .detail(detail)
+        }
+        _ => Problem::conflict("decision_refused", detail),
+    }
+}
+
+impl ApiError {
+    /// The problem for the client; failures on our side are logged here.
+    fn into_problem(self) -> Problem {
+        match self {
+            Self::Refused(problem) => problem,
+            Self::Ledger(LedgerError::UnknownPayment(id)) => payment_not_found(&id),
+            // Behind the checks of this process: the session ended, or a role was taken away, in this moment.
+            Self::Ledger(error) if error.is_not_allowed() => {
+                tracing::warn!(
+                    error = &error as &dyn Error,
+                    "the database refused a decision outside the session of its operator; the operator-api answered with 403"
+                );
+                Problem::new(StatusCode::FORBIDDEN, "session_ended", "The session has ended")
+                    .detail("the database refused the decision: the session has ended, or a role was taken away; log in again")
+            }
+            Self::Ledger(error @ LedgerError::Unavailable(_)) => {
+                tracing::warn!(
+                    error = &error as &dyn Error,
+                    "the operator-api answered a request with 503 because the ledger's database failed or did not answer"
+                );
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", "The database is unavailable")
+                    .detail("the service's database did not answer and the outcome of the request is unknown; repeat the same request, which records a decision once")
+                    .retry_after(RETRY_AFTER)
+            }
+            defect @ Self::Ledger(_) => {
+                tracing::error!(
+                    error = &defect as &dyn Error,
+                    "the operator-api answered a request with 500 because of an internal error"
+                );
+                Problem::internal()
+            }
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        self.into_problem().into_response()
+    }
+}
+
+/// 404: no such payment.
+pub(crate) fn payment_not_found(id: &str) -> Problem {
+    Problem::missing("payment_not_found", format!("no payment {} exists; check the id", excerpt(id)))
+}
+
+/// 404: no such decision.
+pub(crate) fn decision_not_found(id: &str) -> Problem {
+    Problem::missing("decision_not_found", format!("no decision {} exists; check the id", excerpt(id)))
+}
+
+/// The beginning of a text that a client sent, short enough for a response.
+fn excerpt(text: &str) -> String {
+    text.chars().take(64).collect()
+}

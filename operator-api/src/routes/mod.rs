@@ -1,0 +1,7 @@
+//! One file per subject.
+
+pub(crate) mod decisions;
+pub(crate) mod docs;
+pub(crate) mod exceptions;
+pub(crate) mod payments;
+pub(crate) mod sessions;
