@@ -276,7 +276,7 @@ require_rust_components() {
 version_of() {
   case $1 in
     cargo) cargo --version | sed -E 's/^cargo ([0-9.]+).*/\1/' ;;
-    *nats-server) "$1" --version | sed -E 's/^[^0-9]*([0-9.]+).*/\1/' ;;
+    *nats-server | *cargo-deny) "$1" --version | sed -E 's/^[^0-9]*([0-9.]+).*/\1/' ;;
     go) go version | sed -E 's/.* go([0-9.]+).*/\1/' ;;
   esac
 }
