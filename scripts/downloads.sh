@@ -29,6 +29,15 @@ deny_checksums='
   darwin_amd64 248da7f581724e470071990c088ffc55c811981715f4cbdb258621fb79f8b7a6 x86_64-apple-darwin
   darwin_arm64 fe67d82a10d8597a3549364cb733a3f9cc1bfff9031b7ae46384a9f2a72090c3 aarch64-apple-darwin'
 
+# From taiki-e/install-action.
+cyclonedx_release=0.5.9
+cyclonedx_url=https://github.com/CycloneDX/cyclonedx-rust-cargo/releases/download/cargo-cyclonedx-$cyclonedx_release/cargo-cyclonedx-PLATFORM.tar.xz
+cyclonedx_checksums='
+  linux_amd64  9bd3e599314f50810c9d98b8b68a617ff9d3cc20873968d90b29d121f6b226ff x86_64-unknown-linux-musl
+  linux_arm64  7bf131ca5389b07a4f10c182bcf8a5ad339d64408b6f0d8f6834a0bd6120a06a aarch64-unknown-linux-gnu
+  darwin_amd64 59d2a583fa632f8759456c1b531340331255b277386d23c598a3dbbc916fde63 x86_64-apple-darwin
+  darwin_arm64 4c53dfa21e70b65bf7f8d2592aadde3bcb02c1a40b6ec63b877e5ca65a29e180 aarch64-apple-darwin'
+
 # download_release PROGRAM URL CHECKSUMS: downloads the archive at URL and moves PROGRAM out of it into the tools folder. CHECKSUMS has
 # a line for each platform: its name, the SHA-256, and what stands for PLATFORM in the URL, if that is there. Returns 1 if the
 # download is impossible, with one line that says why; the caller has another way.
@@ -56,7 +65,7 @@ download_release() {
     log_note "the download is not used: its SHA-256 is $(sha256_of "$work/archive"), expected $expected"
     code=1
   else
-    tar -xzf "$work/archive" -C "$work" && mv "$(find "$work" -type f -name "$program")" "$tools_dir/$program" || code=1
+    tar -xf "$work/archive" -C "$work" && mv "$(find "$work" -type f -name "$program")" "$tools_dir/$program" || code=1
   fi
   rm -rf "$work"
   return "$code"

@@ -1,11 +1,17 @@
 # shellcheck shell=bash
-# `./dev deny`: cargo-deny checks every package against deny.toml. It reads manifests and Cargo.lock only; nothing is built.
+# `./dev deny` and `./dev sbom`: what the programs are made of. cargo-deny checks every package against deny.toml, cargo-cyclonedx
+# lists those of each program. Both read manifests and Cargo.lock only; nothing is built.
 
 cargo_deny=      # path of the checker of packages
+cargo_cyclonedx= # path of the program that lists packages
 deny_oldest=0.20 # older ones do not know every setting of deny.toml
 
 advisory_url=https://github.com/RustSec/advisory-db
 advisory_folder=advisory-db-3157b0e258782691 # the name that cargo-deny gives the folder of this database
+
+# The programs of the image (deploy/Dockerfile), on its system.
+sbom_programs=(payments-api payment-worker background-worker notifier mock-switch payctl)
+sbom_target=x86_64-unknown-linux-gnu
 
 deny() {
   local work database checks=(licenses bans sources)
@@ -59,7 +65,7 @@ install_cargo_program() {
   rm -rf "$work"
 }
 
-# Downloads the packages of Cargo.lock, so that cargo-deny runs offline.
+# Downloads the packages of Cargo.lock, so that both programs run offline.
 fetch_packages() {
   run_logged "$log_dir/fetch.log" cargo fetch --locked ||
     fail "the packages of Cargo.lock could not be downloaded, or it does not match the manifests; see .dev/log/${log_dir##*/}/fetch.log"
@@ -84,4 +90,34 @@ find_advisories() {
       git clone --quiet --depth 1 "$advisory_url" "$REPLY" && return
   log_note "it cannot be downloaded: $(latest_line "$log")"
   return 1
+}
+
+# `./dev sbom [FILE]`
+sbom() {
+  local from=$OLDPWD file=${1:-$dev_dir/sbom.cdx.json} tree commit
+  [ $# -le 1 ] || fail "sbom takes one argument at most: the file to write"
+  case $file in /*) ;; *) file=$from/$file ;; esac
+  [ -d "$(dirname "$file")" ] || fail "sbom: the folder $(dirname "$file") does not exist"
+  has_command python3 || fail "sbom: python3 is missing; install Python 3.11 or later"
+  start_run sbom
+  mkdir -p "$tools_dir"
+  require_rust
+  cargo_cyclonedx=$tools_dir/cargo-cyclonedx
+  [ -x "$cargo_cyclonedx" ] ||
+    install_cargo_program cargo-cyclonedx "$cyclonedx_release" "$cyclonedx_url" "$cyclonedx_checksums"
+  fetch_packages
+  # The program writes its lists beside the manifests: here into a copy of the tracked files.
+  make_temporary_folder sbom
+  tree=$REPLY
+  git ls-files -z | tar --null -T - -c | tar -x -C "$tree" || fail "sbom: the files that git tracks could not be copied"
+  log_step "listing the packages of ${sbom_programs[*]}"
+  run_logged "$log_dir/cyclonedx.log" env CARGO_NET_OFFLINE=true "$cargo_cyclonedx" cyclonedx --manifest-path "$tree/Cargo.toml" \
+    --describe binaries --format json --spec-version 1.5 --target "$sbom_target" || fail "the packages could not be listed; see .dev/log/sbom/cyclonedx.log"
+  cargo tree --locked --offline "${sbom_programs[@]/#/-p}" --target "$sbom_target" -e normal,build --prefix none --format '{p}' \
+    >"$tree/built.txt" || fail "the packages of the programs could not be listed; see the message above"
+  commit=$(git rev-parse --short=12 HEAD)
+  git diff --quiet HEAD || commit=$commit-changed
+  python3 scripts/merge_sbom.py "$tree" "$commit" "$(git log -1 --format=%cI)" "$file" "${sbom_programs[@]}" ||
+    fail "sbom: $file could not be written; see the message above"
+  log_step "wrote $file"
 }
