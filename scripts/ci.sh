@@ -10,6 +10,7 @@ ci() {
   install_tools
   require_rust_components
   run_check "lock file matches the manifests" cargo fetch --locked
+  run_check "packages" "$root/dev" deny
   run_check "formatting" cargo fmt --all --check
   run_check "query data" "$root/dev" check-queries
   run_check "clippy" cargo clippy --workspace --all-targets -- -D warnings

@@ -34,7 +34,7 @@ install_packages() {
     run_logged "$dev_dir/log/install.log" brew install $packages || fail "brew could not install: $packages"
     return
   fi
-  has_command apt-get || fail "missing: $*; install a C compiler, curl, protoc with its include files, the PostgreSQL server $pg_oldest or later, and Python 3.10 or later with the module venv"
+  has_command apt-get || fail "missing: $*; install a C compiler, curl, protoc with its include files, the PostgreSQL server $pg_oldest or later, and Python 3.11 or later with the module venv"
   can_install_packages || fail "missing: $*; run: sudo apt-get update && sudo apt-get install $packages"
   log_step "installing $packages (apt-get)"
   run_logged "$dev_dir/log/install.log" "${as_root[@]+"${as_root[@]}"}" apt-get update ||

@@ -222,11 +222,12 @@ download_prometheus() {
 }
 
 # install_from_pypi NAME: installs the pinned packages of scripts/NAME.txt into a virtual environment; leaves its folder of
-# programs in REPLY.
+# programs in REPLY. The file has every package with its checksums. Wheels only: a source package would run its own build code,
+# with build tools that no checksum pins.
 install_from_pypi() {
   [ -f "$(pypi_folder "$1")/complete" ] || can_create_venv || {
     install_packages venv
-    can_create_venv || fail "python3 cannot make virtual environments: install Python 3.10 or later with its module venv"
+    can_create_venv || fail "python3 cannot make virtual environments: install Python 3.11 or later with its module venv"
   }
   try_install_from_pypi "$1" || {
     print_log_tail "$dev_dir/log/$1.log"
@@ -246,15 +247,15 @@ try_install_from_pypi() {
   log_step "installing $name from PyPI into $dir (once)"
   rm -rf "$dir"
   run_with_progress "$dev_dir/log/$name.log" python3 -m venv "$dir" || return 1
-  run_with_progress "$dev_dir/log/$name.log" "$dir/bin/pip" install --disable-pip-version-check --retries 2 --timeout 15 -r "$pinned" ||
-    return 1
+  run_with_progress "$dev_dir/log/$name.log" "$dir/bin/pip" install --disable-pip-version-check --retries 2 --timeout 15 \
+    --require-hashes --only-binary :all: -r "$pinned" || return 1
   : >"$dir/complete"
   REPLY=$dir/bin
 }
 
-# Debian has ensurepip, which a virtual environment needs, in a separate package.
+# Debian has ensurepip, which a virtual environment needs, in a separate package. The pinned packages need Python 3.11.
 can_create_venv() {
-  has_command python3 && python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1
+  has_command python3 && python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 }
 
 # The oldest supported version is in Cargo.toml; the user updates the toolchain.
@@ -275,7 +276,7 @@ require_rust_components() {
 version_of() {
   case $1 in
     cargo) cargo --version | sed -E 's/^cargo ([0-9.]+).*/\1/' ;;
-    *nats-server) "$1" --version | sed -E 's/^[^0-9]*([0-9.]+).*/\1/' ;;
+    *nats-server | *cargo-deny) "$1" --version | sed -E 's/^[^0-9]*([0-9.]+).*/\1/' ;;
     go) go version | sed -E 's/.* go([0-9.]+).*/\1/' ;;
   esac
 }
