@@ -18,6 +18,8 @@ use crate::error::ApiError;
 pub(crate) struct LoggedIn {
     /// The session.
     pub(crate) session: OperatorSession,
+    /// The session's token.
+    pub(crate) token: SessionToken,
     /// The ledger, acting in the session.
     pub(crate) ledger: Ledger,
 }
@@ -62,7 +64,8 @@ impl FromRequestParts<Arc<App>> for LoggedIn {
             Problem::unauthorized("the session is unknown or has ended; log in again")
                 .challenge("Bearer error=\"invalid_token\"")
         })?;
-        Ok(Self { session, ledger: app.ledger.acting_in(token) })
+        let ledger = app.ledger.acting_in(token.clone());
+        Ok(Self { session, token, ledger })
     }
 }
 

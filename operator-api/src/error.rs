@@ -78,14 +78,15 @@ impl ApiError {
         match self {
             Self::Refused(problem) => problem,
             Self::Ledger(LedgerError::UnknownPayment(id)) => payment_not_found(&id),
-            // Behind the checks of this process: the session ended, or a role was taken away, in this moment.
+            // Behind the checks of this process: the session ended, or a role was taken away, in this moment; else a defect.
             Self::Ledger(error) if error.is_not_allowed() => {
-                tracing::warn!(
+                tracing::error!(
                     error = &error as &dyn Error,
-                    "the database refused a decision outside the session of its operator; the operator-api answered with 403"
+                    "the database refused what an operator decided, as not allowed in the operator's session; the operator-api answered with 403"
                 );
-                Problem::new(StatusCode::FORBIDDEN, "session_ended", "The session has ended")
-                    .detail("the database refused the decision: the session has ended, or a role was taken away; log in again")
+                Problem::new(StatusCode::FORBIDDEN, "not_allowed", "The database refused the decision").detail(
+                    "the database refused the decision in this session: it has ended, or a role was taken away; log in again, and report the request id to the service's engineers if that does not help",
+                )
             }
             Self::Ledger(error @ LedgerError::Unavailable(_)) => {
                 tracing::warn!(

@@ -63,7 +63,7 @@ impl Api {
     }
 
     async fn create(&self, name: &str, password: &str, roles: &[OperatorRole]) {
-        let hash = Password::new(password.into()).unwrap().hash().unwrap();
+        let hash = Password::new(password.into()).unwrap().to_stored().unwrap();
         self.owner.create_operator(name, roles, &hash).await.unwrap();
     }
 

@@ -5,15 +5,20 @@
 //! without triggers, and the copied seals have positions before the chain: `payctl ledger verify` would report them.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 
 use super::processes::Process;
 use crate::common::print_now;
 
 /// Payments in one transaction.
-const BATCH: u64 = 50_000;
+const BATCH: usize = 50_000;
+/// Transactions at once.
+const SESSIONS: usize = 2;
 
 /// The copies of one table's rows: its columns, and the expressions where a copy differs from the row of the payment `$1`. Copies are
 /// numbered by `n`; `at` is a moment of the last hours.
@@ -29,14 +34,7 @@ struct Table {
 /// A text column whose ids become the copy's.
 macro_rules! ids {
     ($column:literal) => {
-        (
-            $column,
-            concat!(
-                "replace(replace(t.",
-                $column,
-                ", $1, 'pay_' || md5('stored payment ' || n)), $2, left(md5('stored transaction ' || n) || md5(n::text), length($2)))"
-            ),
-        )
+        ($column, concat!("replace(replace(t.", $column, ", $1, pay), $2, tx)"))
     };
 }
 
@@ -191,29 +189,55 @@ pub(super) async fn store(pool: &PgPool, payments: u64, processes: &[Process]) -
     }
     let stopped = Stopped::stop(processes)?;
     suspend_indexes(pool).await?;
-    let mut stored = 0;
-    while stored < payments {
-        let last = (stored + BATCH).min(payments);
-        let mut tx_copies = pool.begin().await?;
-        sqlx::query("SET LOCAL session_replication_role = replica").execute(&mut *tx_copies).await?;
-        for (table, statement) in TABLES.iter().zip(&statements) {
-            let copies = sqlx::query(AssertSqlSafe(statement.clone()))
-                .bind(&id)
-                .bind(&tx)
-                .bind(i64::try_from(stored + 1)?)
-                .bind(i64::try_from(last)?)
-                .execute(&mut *tx_copies)
-                .await
-                .with_context(|| format!("the rows of {} could not be copied", table.name))?;
-            ensure!(copies.rows_affected() > 0, "the payment {id} has no row in {} to copy", table.name);
-        }
-        tx_copies.commit().await?;
-        stored = last;
-        print_now(&format!("stored {stored} of {payments} payments\n"))?;
-    }
+    let copying = copying_pool(pool).await?;
+    let (copying, statements, ids) = (&copying, &statements, &(id, tx));
+    let stored = AtomicU64::new(0);
+    let stored = &stored;
+    stream::iter((0..payments).step_by(BATCH))
+        .map(anyhow::Ok)
+        .try_for_each_concurrent(SESSIONS, |first| async move {
+            let last = (first + BATCH as u64).min(payments);
+            copy(copying, statements, ids, first + 1, last).await?;
+            let stored = stored.fetch_add(last - first, Ordering::Relaxed) + last - first;
+            print_now(&format!("stored {stored} of {payments} payments\n"))
+        })
+        .await?;
     build_indexes(pool).await?;
     drop(stopped);
     Ok(sqlx::query_scalar("SELECT pg_database_size(current_database())").fetch_one(pool).await?)
+}
+
+/// A pool of the sessions that copy.
+async fn copying_pool(pool: &PgPool) -> anyhow::Result<PgPool> {
+    let sessions = u32::try_from(SESSIONS)?;
+    Ok(PgPoolOptions::new()
+        .max_connections(sessions)
+        .connect_with(pool.connect_options().as_ref().clone())
+        .await?)
+}
+
+/// Copies the payment of these ids, the copies `first` to `last`, in one transaction.
+async fn copy(
+    pool: &PgPool,
+    statements: &[String],
+    (id, tx): &(String, String),
+    first: u64,
+    last: u64,
+) -> anyhow::Result<()> {
+    let mut copies = pool.begin().await?;
+    sqlx::query("SET LOCAL session_replication_role = replica").execute(&mut *copies).await?;
+    for (table, statement) in TABLES.iter().zip(statements) {
+        let copied = sqlx::query(AssertSqlSafe(statement.clone()))
+            .bind(id)
+            .bind(tx)
+            .bind(i64::try_from(first)?)
+            .bind(i64::try_from(last)?)
+            .execute(&mut *copies)
+            .await
+            .with_context(|| format!("the rows of {} could not be copied", table.name))?;
+        ensure!(copied.rows_affected() > 0, "the payment {id} has no row in {} to copy", table.name);
+    }
+    Ok(copies.commit().await?)
 }
 
 /// Takes the indexes of the tables out of use: to maintain them row by row, at random places, takes many times as long as to build
@@ -299,7 +323,9 @@ impl Table {
         Ok(format!(
             "INSERT INTO {table} ({names})
              SELECT {values}
-             FROM (SELECT n, clock_timestamp() - random() * interval '6 hours' AS at FROM generate_series($3::bigint, $4::bigint) AS n) AS copies
+             FROM (SELECT n, clock_timestamp() - random() * interval '6 hours' AS at, 'pay_' || md5('stored payment ' || n) AS pay,
+                          left(md5('stored transaction ' || n) || md5(n::text), length($2)) AS tx
+                   FROM generate_series($3::bigint, $4::bigint) AS n OFFSET 0) AS copies
              CROSS JOIN (SELECT * FROM {table} t WHERE {rows}) AS t",
             table = self.name,
             names = names.join(", "),

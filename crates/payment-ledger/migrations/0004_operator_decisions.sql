@@ -54,6 +54,7 @@ CREATE TABLE decisions (
     confirmed_by   text,
     confirmed_at   timestamptz,
     confirm_reason text,
+    withdrawn_by   text,
     status         text        NOT NULL DEFAULT 'proposed',
     -- As reported by the payment's workflow.
     outcome        jsonb,
@@ -71,8 +72,11 @@ CREATE TABLE decisions (
     CONSTRAINT decisions_confirmation_complete CHECK (
         (confirmed_by IS NULL) = (confirmed_at IS NULL) AND (confirmed_by IS NULL) = (confirm_reason IS NULL)),
     CONSTRAINT decisions_done_after_confirmation CHECK (status NOT IN ('confirmed', 'done') OR confirmed_by IS NOT NULL),
+    -- Two spellings are one person.
     CONSTRAINT decisions_four_eyes CHECK (
-        action IN ('retry_cancel', 'close') OR lower(btrim(confirmed_by)) <> lower(btrim(proposed_by))),
+        action IN ('retry_cancel', 'close')
+        OR lower(regexp_replace(confirmed_by, '[^a-zA-Z0-9]', '', 'g')) <> lower(regexp_replace(proposed_by, '[^a-zA-Z0-9]', '', 'g'))),
+    CONSTRAINT decisions_withdrawn_by_somebody CHECK ((status = 'withdrawn') = (withdrawn_by IS NOT NULL)),
     CONSTRAINT decisions_closed_has_a_time CHECK ((status IN ('proposed', 'confirmed')) = (closed_at IS NULL))
 );
 

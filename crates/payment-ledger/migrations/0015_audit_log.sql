@@ -91,7 +91,7 @@ BEGIN
     END IF;
     -- closed_by names a decision.
     SELECT value INTO operator FROM jsonb_each_text(new_row)
-    WHERE key LIKE '%\_by' AND key <> 'closed_by' AND value IS NOT NULL ORDER BY key LIMIT 1;
+    WHERE (key LIKE '%\_by' AND key <> 'closed_by' OR key = 'operator') AND value IS NOT NULL ORDER BY key LIMIT 1;
     SELECT value INTO reason FROM jsonb_each_text(new_row)
     WHERE key IN ('reason', 'confirm_reason', 'lift_reason', 'discarded_reason', 'disabled_note') AND value IS NOT NULL
     ORDER BY key LIMIT 1;

@@ -16,15 +16,15 @@ use payment_protocol::action::Correction;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::Action;
 use secrecy::SecretString;
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, PgPool};
 use support::{Bank, Sample, Stage, event, success};
 
 const PASSWORD: &str = "correct horse battery";
 use OperatorRole::{Approver, Operator, Viewer};
 
 async fn create(bank: &Bank, name: &str, roles: &[OperatorRole]) {
-    let hash = Password::new(PASSWORD.into()).unwrap().hash().unwrap();
+    let hash = Password::new(PASSWORD.into()).unwrap().to_stored().unwrap();
     assert_eq!(bank.ledger.create_operator(name, roles, &hash).await.unwrap(), NewOperatorOutcome::Created);
 }
 
@@ -66,6 +66,7 @@ async fn a_login_is_refused_without_the_password_and_locked_after_five_attempts(
     let bank = Bank::new(pool);
     create(&bank, "ann", &[Operator]).await;
     assert_eq!(refusal(&bank.ledger, "nobody", PASSWORD).await, LoginRefusal::Unknown);
+    assert_eq!(refusal(&bank.ledger, "an\0", PASSWORD).await, LoginRefusal::Unknown);
     for _ in 1..LOGIN_ATTEMPTS_MAX {
         assert_eq!(refusal(&bank.ledger, "ann", "another password").await, LoginRefusal::WrongPassword);
     }
@@ -94,7 +95,7 @@ async fn concurrent_logins_compare_no_more_passwords_than_the_limit(pool: PgPool
     let attempts = (0..12).map(|_| refusal(&bank.ledger, "ann", "another password"));
     let outcomes = futures::future::join_all(attempts).await;
     let compared = outcomes.iter().filter(|reason| **reason == LoginRefusal::WrongPassword).count();
-    assert_eq!(compared, LOGIN_ATTEMPTS_MAX as usize, "{outcomes:?}");
+    assert_eq!(compared, LOGIN_ATTEMPTS_MAX, "{outcomes:?}");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -113,8 +114,7 @@ async fn a_session_ends_by_logout_by_time_and_when_its_operator_changes(pool: Pg
         ChangeOperatorOutcome::Changed
     );
     assert_eq!(operator(&token).await.unwrap().roles, [Viewer, Approver]);
-    let session = bank.ledger.operator_session(&token).await.unwrap().unwrap();
-    bank.ledger.end_operator_session(&session.session_id).await.unwrap();
+    bank.ledger.end_operator_session(&token).await.unwrap();
     assert_eq!(operator(&token).await, None);
 
     // Not used for half an hour; used in time.
@@ -126,7 +126,7 @@ async fn a_session_ends_by_logout_by_time_and_when_its_operator_changes(pool: Pg
     assert!(operator(&used).await.is_some());
 
     // A new password and a disabled operator end all sessions.
-    let hash = Password::new("another long password".into()).unwrap().hash().unwrap();
+    let hash = Password::new("another long password".into()).unwrap().to_stored().unwrap();
     bank.ledger.set_operator_password("ann", &hash).await.unwrap();
     assert_eq!(operator(&used).await, None);
     assert!(matches!(try_login(&bank.ledger, "ann", "another long password").await, LoginOutcome::Opened(_)));
@@ -152,7 +152,7 @@ async fn the_database_protects_operators_and_sessions(pool: PgPool) {
         assert_eq!(bank.refused(sql).await.0, "23001", "{sql}");
     }
     // Another spelling would be a second pair of eyes.
-    let hash = Password::new(PASSWORD.into()).unwrap().hash().unwrap();
+    let hash = Password::new(PASSWORD.into()).unwrap().to_stored().unwrap();
     for name in ["Ann", "a.n.n", "ANN-"] {
         let outcome = bank.ledger.create_operator(name, &[Approver], &hash).await.unwrap();
         assert_eq!(outcome, NewOperatorOutcome::Exists("ann".into()), "{name}");
@@ -214,8 +214,7 @@ async fn a_decision_is_bound_to_the_session_of_its_operator(_: PgPoolOptions, co
 
     // A session that has ended decides nothing.
     let other = undecided(&owner, "two").await;
-    let session = api.ledger.operator_session(&ann).await.unwrap().unwrap();
-    api.ledger.end_operator_session(&session.session_id).await.unwrap();
+    api.ledger.end_operator_session(&ann).await.unwrap();
     not_allowed(acting(&ann).propose(&other.id, Action::RetryCancel, "ann", "again", None).await);
     let ann = log_in(&api.ledger, "ann").await;
     // What moves no money, and a withdrawal.
@@ -280,16 +279,138 @@ async fn operator_api_posts_corrections_of_two_operators_only(_: PgPoolOptions, 
     owner.close().await;
 }
 
+/// A process that is taken over, with the sessions of two operators who have decided: it posts nothing but what they decided.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_confirmed_correction_is_good_for_its_own_posting_only(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
+    create(&owner, "ann", &[Operator]).await;
+    create(&owner, "bob", &[Approver]).await;
+    let late = owner.payment_at(Stage::Released, "late").await;
+    owner.ledger.store_callback(&success(&late, &event(&late, "late"))).await.unwrap();
+    let other = owner.payment_at(Stage::Settled, "other").await;
+    let exception = owner.open_exception(&late).await;
+    let api = operator_api(&connect).await;
+    let (ann, bob) = (log_in(&api.ledger, "ann").await, log_in(&api.ledger, "bob").await);
+    let ann = api.ledger.acting_in(ann);
+    let decision = ann
+        .propose_correction(exception, Correction::LateDebit, "ann", "it left", Some("line 3"))
+        .await
+        .unwrap();
+    let id = decision.decision_id;
+    let confirmed = format!(
+        "SELECT set_config('payments.operator_session', encode(sha256(convert_to('{}', 'UTF8')), 'hex'), true);
+         UPDATE decisions SET status = 'confirmed', confirmed_by = 'bob', confirmed_at = '2020-01-01', confirm_reason = 'r' WHERE decision_id = '{id}';",
+        bob.expose()
+    );
+    let (tx, source, victim) = (&late.tx, &late.account, &other.account);
+    let operation = |key: &str, payment: &Sample, outcome: &str| {
+        format!(
+            "INSERT INTO operations (operation_key, payment_id, outcome) VALUES ('{key}', '{}', '{outcome}');",
+            payment.id
+        )
+    };
+    let entry = |key: &str, kind: &str, debit: &str, credit: &str, minor: i64| {
+        format!(
+            "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
+             VALUES ('{key}', '{}', '{kind}', '{debit}', '{credit}', {minor}, 'EUR');",
+            late.id
+        )
+    };
+    let own = format!("{tx}:correct:{id}");
+    let done = operation(&own, &late, "done");
+    let (escrow, minor) = ("internal:escrow:EUR", support::AMOUNT_MINOR);
+    let attacks = [
+        // Another account, amount, kind, direction, key or payment.
+        done.clone() + &entry(&own, "late_debit", victim.as_str(), escrow, minor),
+        done.clone() + &entry(&own, "late_debit", source.as_str(), victim.as_str(), minor),
+        done.clone() + &entry(&own, "late_debit", source.as_str(), escrow, minor + 1),
+        done.clone() + &entry(&own, "return_credit", escrow, source.as_str(), minor),
+        done.clone() + &entry(&own, "return", escrow, source.as_str(), minor),
+        operation("x", &late, "done"),
+        operation(&format!("{tx}:return:r-1"), &late, "done"),
+        operation(&own, &late, "refused"),
+        operation(&format!("{}:debit", other.tx), &other, "done"),
+        // The outcome and the exception without the posting.
+        format!("UPDATE decisions SET status = 'done', closed_at = now() WHERE decision_id = '{id}'"),
+        format!("UPDATE decisions SET status = 'proposed' WHERE decision_id = '{id}'"),
+        format!("UPDATE decisions SET status = 'withdrawn', withdrawn_by = 'bob', closed_at = now() WHERE decision_id = '{id}'"),
+        format!("UPDATE exceptions SET closed_at = now(), closed_by = '{id}' WHERE exception_id = {exception}"),
+        format!("UPDATE payments SET final_status = 'settled' WHERE payment_id = '{}'", late.id),
+        "INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body) VALUES ('e', 'transfer_sent', 1, 'p', 1, '{}')".to_owned(),
+    ];
+    for attack in attacks {
+        assert_eq!(api.refused(&format!("{confirmed}{attack}")).await.0, "42501", "{attack}");
+    }
+    // In a snapshot the end of a session would not be seen.
+    let mut session = api.pool.acquire().await.unwrap();
+    let snapshot = format!("BEGIN ISOLATION LEVEL REPEATABLE READ; {confirmed}");
+    let refused = sqlx::raw_sql(AssertSqlSafe(snapshot)).execute(&mut *session).await.unwrap_err();
+    assert_eq!(refused.as_database_error().and_then(|error| error.code()).as_deref(), Some("42501"));
+    sqlx::raw_sql("ROLLBACK").execute(&mut *session).await.unwrap();
+    // The confirmation and its own posting are not what was refused.
+    let posting = entry(&own, "late_debit", source.as_str(), escrow, minor);
+    let right = format!("BEGIN; {confirmed}{done}{posting} ROLLBACK");
+    sqlx::raw_sql(AssertSqlSafe(right)).execute(&mut *session).await.unwrap();
+    drop(session);
+    // What was decided passes, at the time of the database's clock.
+    api.ledger.acting_in(bob).confirm(&id, "bob", "so it did").await.unwrap();
+    let confirmed_at = "SELECT (confirmed_at > now() - interval '1 hour')::int::bigint FROM decisions";
+    assert_eq!(owner.number(confirmed_at).await, 1);
+    owner.audit().await;
+    api.close().await;
+    owner.close().await;
+}
+
+/// A late debit that the customer cannot pay, of a payment of which a return was kept: everything that follows from it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn operator_api_posts_all_that_a_late_debit_causes(_: PgPoolOptions, connect: PgConnectOptions) {
+    let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
+    create(&owner, "ann", &[Operator]).await;
+    create(&owner, "bob", &[Approver]).await;
+    let api = operator_api(&connect).await;
+    let (ann, bob) = (log_in(&api.ledger, "ann").await, log_in(&api.ledger, "bob").await);
+    let (ann, bob) = (api.ledger.acting_in(ann), api.ledger.acting_in(bob));
+    for (name, is_poor) in [("poor", true), ("returned", false)] {
+        let p = owner.payment_at(Stage::Released, name).await;
+        owner.ledger.store_callback(&success(&p, &event(&p, name))).await.unwrap();
+        if is_poor {
+            owner.freeze(&p).await;
+        } else {
+            support::return_part(&owner, &p, "r-1", 100).await;
+        }
+        let exception = owner
+            .number(&format!(
+                "SELECT min(exception_id) FROM exceptions WHERE payment_id = '{}' AND closed_at IS NULL",
+                p.id
+            ))
+            .await;
+        let proposed =
+            ann.propose_correction(exception, Correction::LateDebit, "ann", "it left", Some("line 3")).await;
+        let corrected = bob.confirm(&proposed.unwrap().decision_id, "bob", "so it did").await;
+        assert!(matches!(corrected, Ok(ConfirmOutcome::Corrected { .. })), "{name}: {corrected:?}");
+    }
+    assert_eq!(owner.number("SELECT count(*) FROM exceptions WHERE kind = 'debited_to_claims'").await, 1);
+    assert_eq!(owner.number("SELECT count(*) FROM returns WHERE booked_at IS NOT NULL").await, 1);
+    owner.audit().await;
+    api.close().await;
+    owner.close().await;
+}
+
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_audit_log_has_logins_lockouts_and_roles_and_no_secret(pool: PgPool) {
     let bank = Bank::new(pool);
     create(&bank, "ann", &[Operator]).await;
     let token = log_in(&bank.ledger, "ann").await;
     let session = bank.ledger.operator_session(&token).await.unwrap().unwrap();
-    bank.ledger.end_operator_session(&session.session_id).await.unwrap();
+    bank.ledger.end_operator_session(&token).await.unwrap();
     bank.ledger.set_operator_roles("ann", &[Approver]).await.unwrap();
+    let hash = Password::new("another long password".into()).unwrap().to_stored().unwrap();
+    bank.ledger.set_operator_password("ann", &hash).await.unwrap();
     for _ in 0..LOGIN_ATTEMPTS_MAX {
-        refusal(&bank.ledger, "ann", "another password").await;
+        refusal(&bank.ledger, "ann", "a wrong password").await;
     }
     let entries = bank
         .words(
@@ -305,9 +426,13 @@ async fn the_audit_log_has_logins_lockouts_and_roles_and_no_secret(pool: PgPool)
         format!("{session} update"),
         "operators ann update".to_owned(),
         "operators ann update".to_owned(),
+        "operators ann update".to_owned(),
     ];
     assert_eq!(objects, expected);
-    assert!(entries[3].contains("approver") && entries[4].contains("locked_until"), "{entries:?}");
+    let of = ["approver", "password_set_at", "locked_until"];
+    assert!(entries[3..].iter().zip(of).all(|(entry, column)| entry.contains(column)), "{entries:?}");
+    let by = bank.words("SELECT DISTINCT operator FROM audit_log WHERE object = 'operator_sessions' AND action = 'insert'").await;
+    assert_eq!(by, ["ann"]);
     let all = entries.join("\n");
     assert!(
         !all.contains("argon2id") && !all.contains("token_hash") && !all.contains("failed_logins"),

@@ -199,7 +199,7 @@ pub(crate) async fn retrieve_decision(
     request_body = Reason,
     responses(
         (status = 200, description = "The decision is confirmed", body = Decision),
-        (status = 403, description = "same_operator: who proposed it cannot confirm it. role_missing, session_ended",
+        (status = 403, description = "same_operator: who proposed it cannot confirm it. role_missing, not_allowed",
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 404, description = "decision_not_found", body = ProblemDocument, content_type = "application/problem+json"),
         (status = 409, description = "decision_refused. contradicted_by_switch: the switch reports otherwise. switch_not_answered: \

@@ -66,7 +66,10 @@ fn complete_operation(operation: &mut Operation) {
     );
     if operation.security.is_some() {
         add("401", "unauthorized: the session is missing, unknown or has ended");
-        add("403", "role_missing: the operator lacks the role. session_ended: in this moment");
+        add(
+            "403",
+            "role_missing: the operator lacks the role. not_allowed: the session ended, or a role was taken away, in this moment",
+        );
     }
     if has_body {
         add("408", "body_timeout: the request body was not received in time and nothing was done");

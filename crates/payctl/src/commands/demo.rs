@@ -113,7 +113,7 @@ async fn create_operators(ledger: &Ledger) -> anyhow::Result<()> {
         if existing.iter().any(|operator| operator.name == name) {
             continue;
         }
-        let hash = Password::new(DEMO_OPERATOR_PASSWORD.into())?.hash()?;
+        let hash = Password::new(DEMO_OPERATOR_PASSWORD.into())?.to_stored()?;
         match ledger.create_operator(name, &ROLES, &hash).await? {
             NewOperatorOutcome::Created => {}
             NewOperatorOutcome::Exists(other) => {

@@ -10,6 +10,7 @@ use payment_ledger::access::operators::{
 use payment_ledger::operator::decisions::validate_operator_name;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
+use service_kit::published;
 
 use crate::api_key::random_hex;
 use crate::database::DatabaseArgs;
@@ -98,7 +99,15 @@ impl PasswordArgs {
     /// The password, and whether it was generated.
     fn read(&self) -> anyhow::Result<(SecretString, bool)> {
         match self.password_file.as_deref() {
-            Some(path) => Ok((first_line(path)?, false)),
+            Some(path) => {
+                let password = first_line(path)?;
+                let is_published = published::is_published(password.expose_secret());
+                anyhow::ensure!(
+                    !is_published,
+                    "everybody can read this password: it is the demo's; choose another one"
+                );
+                Ok((password, false))
+            }
             None => Ok((random_hex::<PASSWORD_BYTES>()?.into(), true)),
         }
     }
@@ -131,7 +140,7 @@ async fn create(args: CreateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     let CreateArgs { database, name, roles, password } = args;
     validate_operator_name(&name)?;
     let (password, is_generated) = password.read()?;
-    let hash = Password::new(password.clone())?.hash()?;
+    let hash = Password::new(password.clone())?.to_stored()?;
     match database.ledger().await?.create_operator(&name, &roles, &hash).await? {
         NewOperatorOutcome::Created => {}
         NewOperatorOutcome::Exists(existing) => {
@@ -154,7 +163,7 @@ async fn set_roles(args: SetRolesArgs, out: &mut Output<'_>) -> anyhow::Result<(
 async fn reset_password(args: ResetPasswordArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     let ResetPasswordArgs { database, name, password } = args;
     let (password, is_generated) = password.read()?;
-    let hash = Password::new(password.clone())?.hash()?;
+    let hash = Password::new(password.clone())?.to_stored()?;
     known(&name, database.ledger().await?.set_operator_password(&name, &hash).await?)?;
     show_password(&password, is_generated, out)?;
     Ok(out

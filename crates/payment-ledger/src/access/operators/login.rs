@@ -1,30 +1,22 @@
-//! Logins: a name and a password open a session.
-//!
-//! Each attempt is counted before its password is compared, so that attempts at the same moment cannot be more than the count allows.
-
-use std::sync::LazyLock;
+//! Logins: a name and a password open a session. The database counts the attempts and compares.
 
 use payment_protocol::text_enum;
 use secrecy::SecretString;
-use tokio::sync::Semaphore;
 
-use super::{OperatorSession, PasswordHashText, SessionToken};
+use super::password::secret_of_login;
+use super::{Operator, OperatorSession, SessionToken, roles};
+use crate::operator::decisions::validate_operator_name;
 use crate::{Ledger, LedgerError};
 
-/// Attempts after which a login is locked.
-pub const LOGIN_ATTEMPTS_MAX: i32 = 5;
-/// How long a login stays locked, in seconds.
-pub const LOGIN_LOCKED_S: i32 = 900;
-
-/// Comparisons at once in this process: each takes 19 MiB and a core for some ten milliseconds.
-static COMPARISONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(2));
+/// Attempts after which a login is locked, for 15 minutes: `open_operator_session()` in the database.
+pub const LOGIN_ATTEMPTS_MAX: usize = 5;
 
 /// Outcome of a login.
 #[derive(Clone, Debug)]
 pub enum LoginOutcome {
     /// The session that was opened.
     Opened(OperatorSession),
-    /// Refused. The reason is for the log: all are answered alike, so that nobody learns which names exist.
+    /// Refused. The reason is for the log: all are answered alike.
     Refused(LoginRefusal),
 }
 
@@ -43,7 +35,7 @@ text_enum!(
 );
 
 impl Ledger {
-    /// Compares the password of an operator, and opens a session under `token` if it is right.
+    /// Opens a session under `token` if the password is the operator's.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -54,53 +46,38 @@ impl Ledger {
         token: &SessionToken,
         address: Option<&str>,
     ) -> Result<LoginOutcome, LedgerError> {
-        let (hash, refusal) = self.count_login(name).await?;
-        // Compared in any case: the time of the answer says nothing about the name.
-        let matches = compare(hash, password.clone()).await;
-        let refusal = refusal.or((!matches).then_some(LoginRefusal::WrongPassword));
-        if let Some(refusal) = refusal {
-            return Ok(LoginOutcome::Refused(refusal));
-        }
-        Ok(match self.open_operator_session(name, token, address).await? {
-            Some(session) => LoginOutcome::Opened(session),
-            // Disabled meanwhile.
-            None => LoginOutcome::Refused(LoginRefusal::Disabled),
-        })
-    }
-
-    /// Counts an attempt. Returns what the password is compared with, and why the login is refused whatever it is.
-    async fn count_login(&self, name: &str) -> Result<(PasswordHashText, Option<LoginRefusal>), LedgerError> {
-        let counted = sqlx::query!(
-            r#"UPDATE operators
-               SET failed_logins = CASE WHEN locked_until IS NULL THEN failed_logins + 1 ELSE 1 END,
-                   locked_until = CASE WHEN locked_until IS NULL AND failed_logins + 1 >= $2
-                                       THEN clock_timestamp() + $3::int * interval '1 second' END
-               WHERE name = $1 AND (locked_until IS NULL OR locked_until <= clock_timestamp())
-               RETURNING password_hash, disabled_at IS NOT NULL AS "is_disabled!""#,
+        // Another name is nobody's, and the database could not store some of them.
+        let name = if validate_operator_name(name).is_ok() { name } else { "-" };
+        let salt = sqlx::query!("SELECT salt, version FROM operator_password_salt($1)", name)
+            .fetch_optional(&self.pool)
+            .await?;
+        let salt = salt.and_then(|row| Some((row.salt?, row.version?)));
+        let unusable = |error: super::PasswordError| LedgerError::Unreadable {
+            id: name.to_owned(),
+            column: "password_version",
+            value: error.to_string(),
+        };
+        let secret = secret_of_login(password, salt).await.map_err(unusable)?;
+        let row = sqlx::query!(
+            r#"SELECT refusal, opened, ends_at AS "ends_at: jiff_sqlx::Timestamp", has_roles
+               FROM open_operator_session($1, $2, $3, $4)"#,
             name,
-            LOGIN_ATTEMPTS_MAX,
-            LOGIN_LOCKED_S,
-        )
-        .fetch_optional(&self.pool)
-        .await?;
-        if let Some(row) = counted {
-            let refusal = row.is_disabled.then_some(LoginRefusal::Disabled);
-            return Ok((PasswordHashText::stored(row.password_hash), refusal));
-        }
-        let exists = sqlx::query_scalar!(
-            r#"SELECT EXISTS (SELECT FROM operators WHERE name = $1) AS "exists!""#,
-            name
+            secret.as_slice(),
+            token.proof(),
+            address,
         )
         .fetch_one(&self.pool)
         .await?;
-        let refusal = if exists { LoginRefusal::Locked } else { LoginRefusal::Unknown };
-        Ok((PasswordHashText::of_nobody(), Some(refusal)))
+        match (row.opened, row.ends_at, row.has_roles) {
+            (Some(session_id), Some(ends_at), Some(has_roles)) => {
+                let operator = Operator { name: name.to_owned(), roles: roles(name, &has_roles)? };
+                let expires_at = ends_at.to_jiff();
+                Ok(LoginOutcome::Opened(OperatorSession { session_id, operator, expires_at }))
+            }
+            _ => {
+                let refusal = row.refusal.as_deref().and_then(LoginRefusal::parse);
+                Ok(LoginOutcome::Refused(refusal.unwrap_or(LoginRefusal::Unknown)))
+            }
+        }
     }
-}
-
-/// Compares beside the runtime, a few at a time.
-async fn compare(hash: PasswordHashText, password: SecretString) -> bool {
-    // Never closed.
-    let Ok(_permit) = COMPARISONS.acquire().await else { return false };
-    tokio::task::spawn_blocking(move || hash.matches(&password)).await.unwrap_or(false)
 }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{OperatorRole, PasswordHashText, columns, roles};
+use super::{OperatorRole, StoredPassword, columns, roles};
 use crate::{Ledger, LedgerError};
 
 /// An operator as administrators see them.
@@ -55,13 +55,16 @@ impl Ledger {
         &self,
         name: &str,
         roles: &[OperatorRole],
-        password: &PasswordHashText,
+        password: &StoredPassword,
     ) -> Result<NewOperatorOutcome, LedgerError> {
         let created = sqlx::query!(
-            "INSERT INTO operators (name, roles, password_hash) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+            "INSERT INTO operators (name, roles, password_salt, password_version, password_proof) VALUES ($1, $2, $3, $4, $5)
+             ON CONFLICT DO NOTHING",
             name,
             &columns(roles),
-            password.as_str(),
+            password.salt.as_slice(),
+            password.version,
+            password.proof.as_slice(),
         )
         .execute(&self.pool)
         .await?;
@@ -100,13 +103,16 @@ impl Ledger {
     pub async fn set_operator_password(
         &self,
         name: &str,
-        password: &PasswordHashText,
+        password: &StoredPassword,
     ) -> Result<ChangeOperatorOutcome, LedgerError> {
         let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
         let changed = sqlx::query!(
-            "UPDATE operators SET password_hash = $2, failed_logins = 0, locked_until = NULL WHERE name = $1",
+            "UPDATE operators SET password_salt = $2, password_version = $3, password_proof = $4, failed_logins = 0, locked_until = NULL
+             WHERE name = $1",
             name,
-            password.as_str(),
+            password.salt.as_slice(),
+            password.version,
+            password.proof.as_slice(),
         )
         .execute(&mut *tx)
         .await?;

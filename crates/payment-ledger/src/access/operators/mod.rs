@@ -1,14 +1,14 @@
 //! Operators: people with a login of their own, their roles, and their sessions.
 //!
-//! A session's token is random, and only its SHA-256 is stored; a password only as argon2id. The database's clock decides when a session
-//! ends. What an operator decides is bound to the operator's session by the database itself: [`Ledger::acting_in`].
+//! Functions of the database open, use and end sessions: the role of operator-api has no other way. What an operator decides is bound to
+//! the operator's session by the database, too: [`Ledger::acting_in`].
 //!
 //! | file | question |
 //! |---|---|
 //! | `manage` | Who is an operator, with which roles? |
-//! | `login` | When is a password compared, and when is a login locked? |
-//! | `session` | Whose session is a token, and when does it end? |
-//! | `password` | How is a password stored and compared? |
+//! | `login` | How does a password open a session? |
+//! | `session` | Whose session is a token? |
+//! | `password` | What is stored of a password? |
 //! | `token` | What is a session's token? |
 
 mod login;
@@ -21,10 +21,10 @@ use payment_protocol::text_enum;
 
 use crate::{Ledger, LedgerError};
 
-pub use login::{LOGIN_ATTEMPTS_MAX, LOGIN_LOCKED_S, LoginOutcome, LoginRefusal};
+pub use login::{LOGIN_ATTEMPTS_MAX, LoginOutcome, LoginRefusal};
 pub use manage::{ChangeOperatorOutcome, NewOperatorOutcome, OperatorView};
-pub use password::{PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN, Password, PasswordError, PasswordHashText};
-pub use session::{OperatorSession, SESSION_IDLE_S, SESSION_MAX_S};
+pub use password::{PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN, Password, PasswordError, StoredPassword};
+pub use session::OperatorSession;
 pub use token::SessionToken;
 
 text_enum!(

@@ -1,24 +1,36 @@
-//! Passwords: stored as argon2id, compared in a thread of their own.
+//! Passwords: what is stored of one, and how a login proves that it knows one.
+//!
+//! The secret of a password is what argon2id makes of it. The database stores the secret's SHA-256 and compares that alone, so that
+//! neither a process nor a reader of the table has anything with which to log in.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use argon2::Argon2;
-use argon2::password_hash::phc::PasswordHash;
-use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use secrecy::{ExposeSecret as _, SecretString};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 
 /// Fewest characters of a password.
 pub const PASSWORD_CHARS_MIN: usize = 12;
 /// Most characters of a password: more would only cost time.
 pub const PASSWORD_CHARS_MAX: usize = 128;
+/// The costs of argon2id, those that OWASP recommends: 19 MiB and two passes, the defaults of the library.
+const VERSION: i16 = 1;
 
-/// A password. Debug output hides it.
+/// Secrets computed at once in this process: each takes 19 MiB and a core for some ten milliseconds.
+static AT_ONCE: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(2)));
+
+/// A password that an operator may have. Debug output hides it.
 #[derive(Clone, Debug)]
 pub struct Password(SecretString);
 
-/// A password as it is stored: a PHC string.
+/// What is stored of a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PasswordHashText(String);
+pub struct StoredPassword {
+    pub(super) salt: [u8; 16],
+    pub(super) version: i16,
+    pub(super) proof: [u8; 32],
+}
 
 /// A password that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +38,7 @@ pub enum PasswordError {
     /// Too short or too long.
     #[error("a password has {PASSWORD_CHARS_MIN} to {PASSWORD_CHARS_MAX} characters; this one has {0}")]
     Length(usize),
-    /// The library refused it.
+    /// No randomness, or the library refused it.
     #[error("the password could not be hashed: {0}")]
     Hash(String),
 }
@@ -45,60 +57,72 @@ impl Password {
         }
     }
 
-    /// The stored form, with a salt of its own and the library's default costs, which are those that OWASP recommends: 19 MiB, two
-    /// passes. Takes some ten milliseconds of a core.
+    /// What is stored of it, with a salt of its own. Takes some ten milliseconds of a core.
     ///
     /// # Errors
     /// [`PasswordError::Hash`].
-    pub fn hash(&self) -> Result<PasswordHashText, PasswordError> {
-        let hash = Argon2::default().hash_password(self.0.expose_secret().as_bytes());
-        hash.map(|hash| PasswordHashText(hash.to_string()))
-            .map_err(|error| PasswordError::Hash(error.to_string()))
+    pub fn to_stored(&self) -> Result<StoredPassword, PasswordError> {
+        let mut salt = [0; 16];
+        getrandom::fill(&mut salt).map_err(|error| PasswordError::Hash(error.to_string()))?;
+        let secret = secret(&self.0, &salt)?;
+        Ok(StoredPassword { salt, version: VERSION, proof: Sha256::digest(secret).into() })
     }
 }
 
-impl PasswordHashText {
-    pub(super) fn stored(text: String) -> Self {
-        Self(text)
-    }
+/// The secret of a password with the salt of a login, computed beside the runtime, a few at a time. Without a salt, of an unknown login,
+/// it takes as long.
+pub(super) async fn secret_of_login(
+    password: &SecretString,
+    salt: Option<(Vec<u8>, i16)>,
+) -> Result<[u8; 32], PasswordError> {
+    let salt = match salt {
+        Some((salt, VERSION)) => salt,
+        Some((_, version)) => return Err(PasswordError::Hash(format!("its version {version} is unknown"))),
+        None => vec![0; 16],
+    };
+    let password = password.clone();
+    // Never closed.
+    let permit = Arc::clone(&AT_ONCE).acquire_owned().await;
+    let computed = tokio::task::spawn_blocking(move || {
+        // Kept until the end, whether or not somebody still waits.
+        let _permit = permit;
+        secret(&password, &salt)
+    });
+    computed.await.unwrap_or_else(|error| Err(PasswordError::Hash(error.to_string())))
+}
 
-    pub(super) fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// What an unknown name is compared with, so that the time of the answer does not tell it from a known one.
-    pub(super) fn of_nobody() -> Self {
-        static NOBODY: LazyLock<String> = LazyLock::new(|| {
-            let password = Password("the password of nobody".into());
-            // Without it, an unknown name is answered faster, and nothing else changes.
-            password.hash().map(|hash| hash.0).unwrap_or_default()
-        });
-        Self(NOBODY.clone())
-    }
-
-    /// Whether this is the password. Takes some ten milliseconds of a core.
-    pub(super) fn matches(&self, password: &SecretString) -> bool {
-        let Ok(hash) = PasswordHash::new(&self.0) else { return false };
-        // The costs are those of the stored hash.
-        Argon2::default().verify_password(password.expose_secret().as_bytes(), &hash).is_ok()
-    }
+fn secret(password: &SecretString, salt: &[u8]) -> Result<[u8; 32], PasswordError> {
+    let mut secret = [0; 32];
+    let made = Argon2::default().hash_password_into(password.expose_secret().as_bytes(), salt, &mut secret);
+    made.map(|()| secret).map_err(|error| PasswordError::Hash(error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_password_is_stored_as_argon2id_and_only_itself_matches() {
+    #[tokio::test]
+    async fn only_the_password_itself_makes_its_secret() {
         let password = Password::new("correct horse battery".into()).unwrap();
-        let (one, other) = (password.hash().unwrap(), password.hash().unwrap());
-        assert!(one.as_str().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{one:?}");
-        assert_ne!(one, other, "each hash has a salt of its own");
-        assert!(one.matches(&"correct horse battery".into()));
-        assert!(!one.matches(&"correct horse batterY".into()));
-        assert!(!PasswordHashText::of_nobody().matches(&"correct horse battery".into()));
-        assert!(!PasswordHashText::stored("no hash".into()).matches(&"correct horse battery".into()));
+        let (one, other) = (password.to_stored().unwrap(), password.to_stored().unwrap());
+        assert_ne!(one, other, "each has a salt of its own");
+        let proof = async |text: &str, stored: &StoredPassword| {
+            let salt = Some((stored.salt.to_vec(), stored.version));
+            let secret = secret_of_login(&text.into(), salt).await.unwrap();
+            <[u8; 32]>::from(Sha256::digest(secret))
+        };
+        assert_eq!(proof("correct horse battery", &one).await, one.proof);
+        assert_ne!(proof("correct horse batterY", &one).await, one.proof);
+        assert!(secret_of_login(&"any".into(), None).await.is_ok());
+        assert!(secret_of_login(&"any".into(), Some((vec![0; 16], 2))).await.is_err());
         assert!(!format!("{password:?}").contains("horse"));
+    }
+
+    /// The default costs of the library are those of the stored version.
+    #[test]
+    fn the_costs_of_a_password_are_those_of_its_version() {
+        let params = Argon2::default().params().clone();
+        assert_eq!((params.m_cost(), params.t_cost(), params.p_cost()), (19 * 1024, 2, 1));
     }
 
     #[test]

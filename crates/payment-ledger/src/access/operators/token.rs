@@ -38,9 +38,10 @@ impl SessionToken {
         self.0.expose_secret()
     }
 
-    /// The stored form.
-    pub(super) fn hash(&self) -> [u8; 32] {
-        Sha256::digest(self.expose().as_bytes()).into()
+    /// What statements carry in its place, and what a log of statements shows: its SHA-256 in hexadecimal digits, which no request is
+    /// accepted with.
+    pub(crate) fn proof(&self) -> String {
+        Sha256::digest(self.expose().as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -52,7 +53,7 @@ mod tests {
     fn a_session_token_is_random_and_is_read_back() {
         let (one, other) = (SessionToken::generate().unwrap(), SessionToken::generate().unwrap());
         assert_ne!(one.expose(), other.expose());
-        assert_eq!(SessionToken::parse(one.expose()).unwrap().hash(), one.hash());
+        assert_eq!(SessionToken::parse(one.expose()).unwrap().proof(), one.proof());
         assert!(!format!("{one:?}").contains(one.expose()));
         for bad in [
             "",

@@ -88,7 +88,15 @@ impl Ledger {
             status => return Err(DecisionRefusedError::Closed(status).into()),
         }
         let event = format!("withdrawn by {by}: {reason}");
-        rows::close(&mut tx, decision_id, DecisionStatus::Withdrawn, None, &event).await?;
+        sqlx::query!(
+            "UPDATE decisions SET status = 'withdrawn', withdrawn_by = $2, detail = $3, closed_at = clock_timestamp()
+             WHERE decision_id = $1",
+            decision_id.as_str(),
+            by,
+            event,
+        )
+        .execute(&mut *tx)
+        .await?;
         rows::append_timeline(&mut tx, &locked.payment_id, locked.facts.state, decision_id, &event).await?;
         tx.commit().await?;
         Ok(())

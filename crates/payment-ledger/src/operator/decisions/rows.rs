@@ -77,7 +77,7 @@ impl Ledger {
     pub(super) async fn begin_decision(&self) -> Result<LedgerTransaction, LedgerError> {
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
         if let Some(session) = &self.operator_session {
-            sqlx::query_scalar!("SELECT set_config('payments.operator_session', $1, true)", session.expose())
+            sqlx::query_scalar!("SELECT set_config('payments.operator_session', $1, true)", session.proof())
                 .fetch_one(&mut *tx)
                 .await?;
         }
