@@ -17,6 +17,8 @@ text_enum!(
         HoldAudit = "hold_audit",
         /// Extends the journal's hash chain.
         JournalSealing = "journal_sealing",
+        /// Appends the signed heads of the hash chains to a file.
+        HeadsExport = "heads_export",
         /// Maintains the partitions of idempotency keys and deletes old events.
         PartitionMaintenance = "partition_maintenance",
     }
@@ -32,6 +34,8 @@ impl BackgroundTask {
                 60
             }
             Self::HoldAudit => 300,
+            // A few rounds of 15 minutes.
+            Self::HeadsExport => 3_600,
             // The next three days already have partitions.
             Self::PartitionMaintenance => 1_800,
         })

@@ -111,6 +111,10 @@ fn task_alert(task: BackgroundTask) -> Alert {
         BackgroundTask::JournalSealing => {
             (Critical, "Nobody is affected yet, but a change of unsealed journal entries is not detected.")
         }
+        BackgroundTask::HeadsExport => (
+            Warning,
+            "Nobody is affected yet, but who may write all tables could rebuild the hash chains since the last exported heads.",
+        ),
         BackgroundTask::PartitionMaintenance => (
             Warning,
             "Nobody is affected yet, but idempotency keys and published events use more and more disk space.",

@@ -1,11 +1,17 @@
 //! Configuration of the background-worker; sections of other processes are ignored.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
+use anyhow::Context as _;
 use outbox::nats::BrokerOptions;
 use payment_ledger::DatabaseOptions;
+use payment_ledger::audit::seal::heads::HeadsKey;
+use secrecy::SecretString;
 use serde::Deserialize;
 use workflow_api::TemporalOptions;
+
+use crate::heads_export::HeadsExport;
 
 /// Sections of the shared configuration file.
 #[derive(Debug, Default, Deserialize)]
@@ -53,6 +59,30 @@ pub(crate) struct BackgroundWorkerOptions {
     pub(crate) seal_interval_ms: u64,
     /// Upper bound of journal entries of a batch, 1 to 10000. Default 5000.
     pub(crate) seal_batch_max: i64,
+    /// File to which the heads of the hash chains are appended every 15 minutes, signed by `heads_key`; keep it where nobody reaches
+    /// who may write the database. Default: none.
+    pub(crate) heads_path: Option<PathBuf>,
+    /// The key: 32 random bytes in base64. Default: none.
+    pub(crate) heads_key: Option<SecretString>,
+}
+
+impl BackgroundWorkerOptions {
+    /// The export of the heads, if it is configured.
+    ///
+    /// # Errors
+    /// A key without a path or a path without a key, or a malformed key.
+    pub(crate) fn heads_export(&self) -> anyhow::Result<Option<HeadsExport>> {
+        match (&self.heads_path, &self.heads_key) {
+            (None, None) => Ok(None),
+            (Some(path), Some(key)) => {
+                let key = HeadsKey::parse(key).context("background_worker.heads_key is invalid")?;
+                Ok(Some(HeadsExport { path: path.clone(), key }))
+            }
+            _ => anyhow::bail!(
+                "background_worker.heads_path and background_worker.heads_key belong together: set both or none"
+            ),
+        }
+    }
 }
 
 impl Default for BackgroundWorkerOptions {
@@ -70,6 +100,8 @@ impl Default for BackgroundWorkerOptions {
             event_retention_s: 14 * 24 * 3600,
             seal_interval_ms: 1_000,
             seal_batch_max: 5_000,
+            heads_path: None,
+            heads_key: None,
         }
     }
 }

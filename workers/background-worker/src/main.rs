@@ -11,10 +11,12 @@
 //! | `partition_maintenance` | creates and drops partitions of idempotency keys, deletes old events |
 //! | `outbox_publishing` | publishes outbox events to the broker |
 //! | `journal_sealing` | extends the hash chain over new journal entries |
+//! | `heads_export` | appends the signed heads of the hash chains to a file |
 //! | `periodic` | repeats a task until the process stops |
 
 mod account_restoring;
 mod config;
+mod heads_export;
 mod hold_audit;
 mod inbox_delivery;
 mod journal_sealing;
@@ -48,6 +50,11 @@ async fn main() -> anyhow::Result<()> {
     let listen = options.background_worker.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN", health, stop.clone());
     options.temporal.check()?;
+    let heads = options.background_worker.heads_export()?;
+    if let Some(export) = &heads {
+        let public_key = export.key.public()?;
+        tracing::info!(path = %export.path.display(), %public_key, "the background-worker exports the signed heads of the hash chains");
+    }
     published::refuse(&[("background_worker.metrics_listen", listen)], options.temporal.secrets())?;
     let broker = Broker::connect(&options.broker, "background-worker").await?;
     let relay = outbox_publishing::relay(ledger.pool(), broker, &options.background_worker)?;
@@ -61,6 +68,7 @@ async fn main() -> anyhow::Result<()> {
             partition_maintenance::run(ledger.pool(), &options.background_worker, &stop),
             relay.run(&stop),
             journal_sealing::run(&ledger, &options.background_worker, &stop),
+            heads_export::run(&ledger, heads.as_ref(), &stop),
         );
         Ok(())
     };

@@ -1,6 +1,7 @@
 //! `payctl ledger`, including a database that was changed manually.
 
 use payment_ledger::Ledger;
+use payment_ledger::audit::seal::heads::HeadsKey;
 use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use serde_json::Value;
 use sqlx::PgPool;
@@ -20,6 +21,52 @@ async fn sealed() -> (ScratchDatabase, PgPool) {
     let sealed = Ledger::new(pool.clone()).seal(BatchSize::new(10)).await.unwrap();
     assert_eq!(sealed, SealOutcome::Batch { entries: 2, is_full: false });
     (scratch, pool)
+}
+
+/// Who may write all tables changes an entry and rebuilds the chain: nothing but the exported heads shows it.
+#[tokio::test]
+async fn exported_heads_find_a_rebuilt_chain_and_a_forged_line() {
+    let (scratch, pool) = sealed().await;
+    let ledger = Ledger::new(pool.clone());
+    let key = |digit: &str| HeadsKey::parse(&format!("{}=", digit.repeat(43)).into()).unwrap();
+    let heads = ledger.chain_heads().await.unwrap();
+    let file = std::env::temp_dir().join(format!("heads-{}", uuid::Uuid::new_v4().simple()));
+    let file_name = file.display().to_string();
+    let public_key = key("A").public().unwrap().to_string();
+    let verify = [
+        "ledger",
+        "verify",
+        "--database-url",
+        scratch.url(),
+        "--heads",
+        &file_name,
+        "--heads-public-key",
+        &public_key,
+    ];
+    let line = key("A").sign(&heads).unwrap();
+    std::fs::write(&file, format!("{line}\n{line}\n")).unwrap();
+    let output = payctl(&verify).await.success();
+    assert!(output.contains("findings: 0"), "{output}");
+
+    let forged = key("E").sign(&heads).unwrap();
+    std::fs::write(&file, format!("{line}\n{forged}\n")).unwrap();
+    let output = payctl(&verify).await.check_failed();
+    assert!(output.contains("heads_line_invalid") && output.contains("line 2"), "{output}");
+
+    std::fs::write(&file, format!("{line}\n")).unwrap();
+    let rebuilt = "SET LOCAL session_replication_role = replica; UPDATE journal SET operation_key = 'fund:other' WHERE entry_id = 2;
+        DELETE FROM journal_seals; DELETE FROM seal_batches; DELETE FROM sealed_balances; DELETE FROM sealed_hours;
+        INSERT INTO journal_unsealed SELECT entry_id FROM journal";
+    sqlx::raw_sql(rebuilt).execute(&pool).await.unwrap();
+    assert!(matches!(ledger.seal(BatchSize::new(10)).await.unwrap(), SealOutcome::Batch { entries: 2, .. }));
+    let found = ledger.verify(None).await.unwrap().findings;
+    assert!(found.iter().all(|finding| !finding.kind.contains("chain")), "the chain is whole: {found:?}");
+    let output = payctl(&verify).await.check_failed();
+    let head = heads.journal.unwrap().hash;
+    assert!(output.contains(&format!("head_unknown   {head}")), "{output}");
+    std::fs::remove_file(&file).unwrap();
+    let output = payctl(&verify).await.refused();
+    assert!(output.contains("cannot be read"), "{output}");
 }
 
 #[tokio::test]

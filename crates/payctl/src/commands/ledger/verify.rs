@@ -1,8 +1,11 @@
 //! `payctl ledger verify`: detects changes of the journal and disagreement between the books.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Context as _;
 use payment_ledger::audit::seal::SealHash;
-use payment_ledger::audit::seal::verify::VerificationReport;
+use payment_ledger::audit::seal::heads::HeadsPublicKey;
+use payment_ledger::audit::seal::verify::{VerificationFinding, VerificationReport};
 use serde_json::{Value, json};
 
 use crate::database::DatabaseArgs;
@@ -24,6 +27,12 @@ pub(crate) struct Args {
     /// Head of an earlier verification, of the journal or of the audit log, 64 hexadecimal digits; its hash chain must contain it
     #[arg(long, value_name = "HASH")]
     expect_head: Option<SealHash>,
+    /// File of signed heads that background-worker exports; the hash chains must contain each of them
+    #[arg(long, value_name = "FILE", requires = "heads_public_key")]
+    heads: Option<PathBuf>,
+    /// Public key of the signed heads, as the log of background-worker names it at its start
+    #[arg(long, value_name = "KEY", requires = "heads")]
+    heads_public_key: Option<HeadsPublicKey>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -31,15 +40,43 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let ledger = args.database.ledger().await?;
-    let verified = ledger.verify(args.expect_head).await.context(
+    let (mut expected, mut invalid) = (Vec::from_iter(args.expect_head), Vec::new());
+    if let (Some(path), Some(key)) = (&args.heads, &args.heads_public_key) {
+        (expected, invalid) = read_heads(path, key, expected)?;
+    }
+    let mut verified = ledger.verify(expected).await.context(
         "the verification is incomplete: the ledger could not be read; run payctl ledger verify again",
     )?;
+    verified.found += invalid.len();
+    verified.findings.extend(invalid);
     if args.json {
         out.write_json(&document(&verified))?;
     } else {
         print(&verified, out)?;
     }
     Ok(if verified.found == 0 { CommandOutcome::Success } else { CommandOutcome::CheckFailed })
+}
+
+/// The heads of a file's lines beside those `expected` already, and a finding for each line that the key has not signed.
+fn read_heads(
+    path: &Path,
+    key: &HeadsPublicKey,
+    mut expected: Vec<SealHash>,
+) -> anyhow::Result<(Vec<SealHash>, Vec<VerificationFinding>)> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("the heads in {} cannot be read", path.display()))?;
+    let mut invalid = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        match key.read(line) {
+            Ok(heads) => expected.extend(heads.hashes()),
+            Err(error) => invalid.push(VerificationFinding {
+                kind: "heads_line_invalid",
+                subject: format!("line {}", number + 1),
+                detail: error.to_string(),
+            }),
+        }
+    }
+    Ok((expected, invalid))
 }
 
 fn print(verified: &VerificationReport, out: &mut Output<'_>) -> anyhow::Result<()> {

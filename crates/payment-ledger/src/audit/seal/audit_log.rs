@@ -1,6 +1,6 @@
 //! The chain over the audit log: each entry is a link, since operators act seldom. Sealed after its commit, as the journal is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::PgConnection;
 
@@ -88,14 +88,13 @@ async fn entries(tx: &mut PgConnection, ids: &[i64]) -> Result<BTreeMap<i64, Sea
     Ok(entries.into_iter().map(|entry| (entry.entry_id, entry)).collect())
 }
 
-/// Recomputes the chain from the audit log, and finds entries that are neither sealed nor about to be. Returns whether the chain contains
-/// `expected`.
+/// Recomputes the chain from the audit log, and finds entries that are neither sealed nor about to be. Takes the heads that the chain
+/// contains out of `missing`.
 pub(super) async fn verify(
     tx: &mut PgConnection,
     verified: &mut VerificationReport,
-    expected: Option<SealHash>,
-) -> Result<bool, LedgerError> {
-    let mut contains_expected = false;
+    missing: &mut BTreeSet<SealHash>,
+) -> Result<(), LedgerError> {
     let (mut position, mut previous) = (0, SealHash::NONE.as_bytes().to_vec());
     loop {
         let seals = sqlx::query_as!(
@@ -132,14 +131,15 @@ pub(super) async fn verify(
                 }
             }
             let head = SealHash::try_from(seal.hash.as_slice()).ok();
-            contains_expected |= head.is_some() && head == expected;
+            if let Some(head) = head {
+                missing.remove(&head);
+            }
             verified.audit_log_entries += 1;
             verified.audit_log_head = head;
             (position, previous) = (seal.position, seal.hash);
         }
     }
-    find_unsealed(tx, verified).await?;
-    Ok(contains_expected)
+    find_unsealed(tx, verified).await
 }
 
 /// Counts the entries that are to be sealed, and finds those that are not in the books as they should be.

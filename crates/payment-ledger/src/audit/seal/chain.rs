@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 /// First field of an entry's encoding.
@@ -18,7 +19,8 @@ const BATCH: &[u8] = b"journal-batch/1";
 const HASH_BYTES: usize = 32;
 
 /// A SHA-256 of the chain. Displayed and parsed as 64 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct SealHash([u8; HASH_BYTES]);
 
 /// Not a [`SealHash`].
@@ -41,6 +43,20 @@ impl TryFrom<&[u8]> for SealHash {
 
     fn try_from(bytes: &[u8]) -> Result<Self, Self::Error> {
         bytes.try_into().map(Self).map_err(|_| SealHashError)
+    }
+}
+
+impl From<SealHash> for String {
+    fn from(hash: SealHash) -> Self {
+        hash.to_string()
+    }
+}
+
+impl TryFrom<String> for SealHash {
+    type Error = SealHashError;
+
+    fn try_from(text: String) -> Result<Self, SealHashError> {
+        text.parse()
     }
 }
 

@@ -8,11 +8,12 @@
 //! The entries of the audit log have a chain of their own ([`audit_log`]), sealed and verified with the journal's.
 //!
 //! A role that may write all of these tables could rebuild the chain from any point on. It cannot change a head hash that was
-//! noted elsewhere.
+//! noted elsewhere ([`heads`]).
 
 mod audit_log;
 mod chain;
 mod checks;
+pub mod heads;
 pub mod verify;
 
 use chain::{HashLink, SealedEntry};

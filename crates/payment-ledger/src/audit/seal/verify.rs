@@ -1,7 +1,7 @@
 //! Verification: recomputes the chain from the journal, entry by entry, and runs the consistency checks. In one snapshot and
 //! bounded memory, without any change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::{Executor as _, PgConnection, PgPool, Postgres, Transaction};
 
@@ -97,18 +97,22 @@ struct Seal {
 }
 
 impl Ledger {
-    /// Verifies the ledger and the audit log. With `expected`, a head that was noted earlier must be a link of a chain. The audit log is
+    /// Verifies the ledger and the audit log. Each of the `expected` heads, noted earlier, must be a link of a chain. The audit log is
     /// read with the rights of the database's owner.
     ///
     /// # Errors
     /// [`LedgerError`]: the verification was not completed.
-    pub async fn verify(&self, expected: Option<SealHash>) -> Result<VerificationReport, LedgerError> {
+    pub async fn verify(
+        &self,
+        expected: impl IntoIterator<Item = SealHash>,
+    ) -> Result<VerificationReport, LedgerError> {
+        let mut missing = expected.into_iter().collect();
         let mut tx = snapshot(&self.pool).await?;
-        let (mut verified, in_journal) = verify_journal(&mut tx, expected).await?;
-        let in_audit_log = audit_log::verify(&mut tx, &mut verified, expected).await?;
-        if let (Some(expected), false) = (expected, in_journal || in_audit_log) {
-            let detail = "no hash chain contains the given head of an earlier verification".into();
-            verified.add_finding("head_unknown", expected.to_string(), detail);
+        let mut verified = verify_journal(&mut tx, &mut missing).await?;
+        audit_log::verify(&mut tx, &mut verified, &mut missing).await?;
+        for head in missing {
+            let detail = "no hash chain contains this head of an earlier time".into();
+            verified.add_finding("head_unknown", head.to_string(), detail);
         }
         tx.rollback().await?;
         Ok(verified)
@@ -120,7 +124,7 @@ impl Ledger {
     /// [`LedgerError`]: the verification was not completed.
     pub async fn verify_journal(&self) -> Result<VerificationReport, LedgerError> {
         let mut tx = snapshot(&self.pool).await?;
-        let (verified, _) = verify_journal(&mut tx, None).await?;
+        let verified = verify_journal(&mut tx, &mut BTreeSet::new()).await?;
         tx.rollback().await?;
         Ok(verified)
     }
@@ -143,7 +147,7 @@ impl Ledger {
         )
         .fetch_optional(&mut *tx)
         .await?;
-        walk(&mut tx, &mut verified, before.unwrap_or_else(Batch::beginning), None).await?;
+        walk(&mut tx, &mut verified, before.unwrap_or_else(Batch::beginning), &mut BTreeSet::new()).await?;
         check_entries(&mut tx, &mut verified, window.after_entry_id).await?;
         tx.rollback().await?;
         Ok(verified)
@@ -158,19 +162,19 @@ async fn snapshot(pool: &PgPool) -> Result<Transaction<'_, Postgres>, LedgerErro
     Ok(tx)
 }
 
-/// Verifies the chain and the books. Returns whether the chain contains `expected`, too.
+/// Verifies the chain and the books. Takes the heads that the chain contains out of `missing`.
 async fn verify_journal(
     tx: &mut PgConnection,
-    expected: Option<SealHash>,
-) -> Result<(VerificationReport, bool), LedgerError> {
+    missing: &mut BTreeSet<SealHash>,
+) -> Result<VerificationReport, LedgerError> {
     let mut verified = count_unsealed(tx).await?;
-    let contains_expected = walk(tx, &mut verified, Batch::beginning(), expected).await?;
+    walk(tx, &mut verified, Batch::beginning(), missing).await?;
     check_entries(tx, &mut verified, i64::MIN).await?;
     for (kind, query) in SUM_CHECKS {
         let violations = sqlx::query_as(query).bind(limit()).fetch_all(&mut *tx).await?;
         verified.add_findings(kind, violations);
     }
-    Ok((verified, contains_expected))
+    Ok(verified)
 }
 
 async fn count_unsealed(tx: &mut PgConnection) -> Result<VerificationReport, LedgerError> {
@@ -196,14 +200,13 @@ fn limit() -> i64 {
     i64::try_from(VIOLATIONS_MAX).unwrap_or(i64::MAX)
 }
 
-/// Walks the chain after the batch `before`. Returns whether it contains `expected`.
+/// Walks the chain after the batch `before`. Takes the heads that it contains out of `missing`.
 async fn walk(
     tx: &mut PgConnection,
     verified: &mut VerificationReport,
     mut before: Batch,
-    expected: Option<SealHash>,
-) -> Result<bool, LedgerError> {
-    let mut contains_expected = false;
+    missing: &mut BTreeSet<SealHash>,
+) -> Result<(), LedgerError> {
     loop {
         let page = sqlx::query_as!(
             Batch,
@@ -215,7 +218,7 @@ async fn walk(
         .fetch_all(&mut *tx)
         .await?;
         if page.is_empty() {
-            return Ok(contains_expected);
+            return Ok(());
         }
         let mut rest = page.into_iter().peekable();
         while rest.peek().is_some() {
@@ -229,8 +232,9 @@ async fn walk(
             let content = content(tx, &chunk).await?;
             for batch in chunk {
                 check_link(verified, &before, &batch);
-                let hash = recompute(verified, &batch, &content);
-                contains_expected |= hash.is_some() && hash == expected;
+                if let Some(hash) = recompute(verified, &batch, &content) {
+                    missing.remove(&hash);
+                }
                 verified.batches += 1;
                 verified.head = SealHash::try_from(batch.hash.as_slice()).ok();
                 before = batch;
