@@ -60,7 +60,7 @@ apply_migrations() {
 }
 
 files_with_queries() {
-  grep -rlE '\bquery(_as|_scalar|_file|_file_as|_file_scalar)?(_unchecked)?!' --include='*.rs' crates workers webhook tests || true
+  grep -rlE '\bquery(_as|_scalar|_file|_file_as|_file_scalar)?(_unchecked)?!' --include='*.rs' crates workers webhook operator-api tests || true
 }
 
 # Prints the packages that contain the given files, one per line.

@@ -6,8 +6,18 @@ use std::path::Path;
 use crate::{root, tracked_files};
 
 /// Top folders of the repository: a text in backticks that begins with one of them and `/` is a path from the root.
-const TOP_FOLDERS: [&str; 9] =
-    ["benches", "clients", "crates", "deploy", "docs", "scripts", "tests", "webhook", "workers"];
+const TOP_FOLDERS: [&str; 10] = [
+    "benches",
+    "clients",
+    "crates",
+    "deploy",
+    "docs",
+    "operator-api",
+    "scripts",
+    "tests",
+    "webhook",
+    "workers",
+];
 
 /// Targets of the links in a Markdown text, without the web: path and anchor, either may be empty.
 fn link_targets(text: &str) -> impl Iterator<Item = (&str, &str)> {

@@ -30,7 +30,7 @@ fn read_sources(folder: &Path, text: &mut String) -> std::io::Result<()> {
 #[test]
 fn every_test_cited_in_requirements_and_faults_exists() -> std::io::Result<()> {
     let mut sources = String::new();
-    for folder in ["crates", "workers", "webhook", "tests"] {
+    for folder in ["crates", "workers", "webhook", "operator-api", "tests"] {
         read_sources(&root().join(folder), &mut sources)?;
     }
     for file in ["requirements.md", "faults.md"] {

@@ -9,7 +9,7 @@ use crate::{arguments, literals, sources};
 /// Kind and labels by name, as the `metrics` macros in the sources have them.
 fn exported() -> BTreeMap<String, (&'static str, Vec<String>)> {
     let mut exported = BTreeMap::new();
-    for (path, code) in sources(&["crates", "workers", "webhook"]) {
+    for (path, code) in sources(&["crates", "workers", "webhook", "operator-api"]) {
         for kind in ["counter", "gauge", "histogram"] {
             let opener = format!("metrics::{kind}!(");
             for (at, _) in code.match_indices(&opener) {
