@@ -76,7 +76,8 @@ CREATE TABLE decisions (
     CONSTRAINT decisions_four_eyes CHECK (
         action IN ('retry_cancel', 'close')
         OR lower(regexp_replace(confirmed_by, '[^a-zA-Z0-9]', '', 'g')) <> lower(regexp_replace(proposed_by, '[^a-zA-Z0-9]', '', 'g'))),
-    CONSTRAINT decisions_withdrawn_by_somebody CHECK ((status = 'withdrawn') = (withdrawn_by IS NOT NULL)),
+    -- NULL as well for a proposal that the end of its payment withdrew.
+    CONSTRAINT decisions_withdrawn_by_an_operator CHECK (withdrawn_by IS NULL OR status = 'withdrawn'),
     CONSTRAINT decisions_closed_has_a_time CHECK ((status IN ('proposed', 'confirmed')) = (closed_at IS NULL))
 );
 

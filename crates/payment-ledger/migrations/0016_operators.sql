@@ -169,7 +169,7 @@ GRANT EXECUTE ON FUNCTION operator_password_salt(text), open_operator_session(te
     end_operator_session(text), acting_operator(text) TO operator_api;
 -- What an operator looks at.
 GRANT SELECT ON payments, accounts, holds, claims, operations, journal, timeline, submissions, switch_callbacks, inbox, returns, recalls,
-    switch_profiles, statement_lines, alerts, exceptions, decisions, outbox, outbox_keys TO operator_api;
+    switch_profiles, statement_lines, alerts, exceptions, decisions, notifications, outbox, outbox_keys TO operator_api;
 -- Proposals and confirmations; the payment's workflow applies them. Locking a row takes the right to update one of its columns.
 GRANT INSERT ON decisions, exceptions, timeline, inbox TO operator_api;
 GRANT UPDATE (status, confirmed_by, confirmed_at, confirm_reason, withdrawn_by, outcome, detail, closed_at) ON decisions TO operator_api;

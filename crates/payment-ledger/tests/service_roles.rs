@@ -224,7 +224,6 @@ const FORBIDDEN_TO: &[(&str, &[&str])] = &[
         &[
             "SELECT * FROM api_keys",
             "SELECT * FROM webhook_endpoints",
-            "SELECT * FROM notifications",
             "INSERT INTO payments (payment_id) VALUES ('mine')",
             "SELECT * FROM operators",
             "SELECT FROM operators FOR UPDATE",
