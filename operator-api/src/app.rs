@@ -45,7 +45,7 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// The configured switch of this name, or why there is none.
+    /// The configured switch of this name, or why it is missing.
     pub(crate) fn switch(&self, name: &SwitchName) -> Result<&SwitchOptions, String> {
         let mut switches = self.switches.iter();
         let found = switches.find(|(configured, ..)| *configured == name);

@@ -1,4 +1,4 @@
-//! Operators log in at operator-api and decide: two people, whose identity is their session.
+//! Operators log in at operator-api and decide: two operators, whose identity is their session.
 
 use std::time::Duration;
 

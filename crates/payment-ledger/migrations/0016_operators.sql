@@ -215,7 +215,7 @@ BEGIN
            WHEN OLD.status = 'proposed' AND NEW.status = 'confirmed' THEN OLD.confirmed_by IS NULL
            WHEN OLD.status = 'proposed' AND NEW.status = 'withdrawn' THEN
                NEW.confirmed_by IS NULL AND NEW.withdrawn_by = coalesce(acting_operator('operator'), acting_operator('approver'))
-           -- Refused by its workflow, whoever delivers it.
+           -- Refused by its workflow, in no operator's session.
            WHEN OLD.status = 'confirmed' AND NEW.status = 'refused' THEN NEW.action IN ('retry_cancel', 'debit', 'release')
            -- A correction, once its confirmation has posted it.
            WHEN OLD.status = 'confirmed' AND NEW.status = 'done' THEN is_posted_correction(NEW.decision_id)

@@ -1,4 +1,4 @@
-//! `access::operators`: logins, sessions and roles, and the database's own check that who decides is who has the session.
+//! `access::operators`: logins, sessions and roles, and the database's own check that a decision's operator has the session.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
@@ -200,7 +200,7 @@ async fn a_decision_is_bound_to_the_session_of_its_operator(_: PgPoolOptions, co
 
     let proposed =
         acting(&max).propose(&p.id, Action::Debit, "max", "it left", evidence).await.unwrap().decision_id;
-    // Two roles do not make two people.
+    // Two roles do not make two operators.
     let same = acting(&max).confirm(&proposed, "max", "so it did").await;
     assert!(matches!(same, Err(DecideError::Refused(DecisionRefusedError::SameOperator(_)))), "{same:?}");
     not_allowed(acting(&max).confirm(&proposed, "bob", "so it did").await);

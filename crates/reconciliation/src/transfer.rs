@@ -92,7 +92,7 @@ pub fn may_query(profile: &SwitchProfile) -> bool {
     profile.has_query && !profile.limits_queries()
 }
 
-/// Looks the transfer up at the switch, within 15 seconds. `options`: the configured switch of the payment, or why there is none.
+/// Looks the transfer up at the switch, within 15 seconds. `options`: the configured switch of the payment, or why it is missing.
 ///
 /// # Errors
 /// Why the switch could not be queried.

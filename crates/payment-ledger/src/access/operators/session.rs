@@ -18,7 +18,7 @@ pub struct OperatorSession {
 }
 
 impl Ledger {
-    /// The open session of a token, which this use prolongs up to its end; `None` if there is none.
+    /// The open session of a token, which this use prolongs up to its end; `None` if no session has it.
     ///
     /// # Errors
     /// [`LedgerError`].
