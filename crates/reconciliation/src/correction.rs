@@ -1,15 +1,19 @@
 //! Whether the switch agrees with a correction, asked before the correction moves money.
 
+use payment_ledger::operator::decisions::DecisionStatus;
 use payment_ledger::reads::explain::PaymentExplanation;
 use payment_ledger::{Ledger, LedgerError};
-use payment_protocol::action::Correction;
+use payment_protocol::action::{Correction, OperatorAction};
 use payment_protocol::exception::ExceptionKind;
-use payment_protocol::ids::PaymentId;
+use payment_protocol::ids::{DecisionId, PaymentId, SwitchName};
 use payment_protocol::rules::retention_expired;
 use payment_protocol::submit::QueryAnswer;
 use switch_client::config::SwitchOptions;
 
 use crate::transfer::{self, TransferView};
+
+/// Upper bound of timeline lines that are read, of which a correction needs none.
+const TIMELINE_MAX: i64 = 1;
 
 /// Why a correction is not made now.
 #[derive(Debug, thiserror::Error)]
@@ -43,13 +47,39 @@ pub enum CorrectionBar {
     Ledger(#[from] LedgerError),
 }
 
+/// Asks the switch before a proposed correction is confirmed, which posts it. Another decision passes: that about an open payment is
+/// verified by its workflow. `options_of`: the configured switch of a name, or why it is missing.
+///
+/// # Errors
+/// [`CorrectionBar`].
+pub async fn verify_proposed(
+    ledger: &Ledger,
+    id: &DecisionId,
+    options_of: impl FnOnce(&SwitchName) -> Result<SwitchOptions, String>,
+) -> Result<(), CorrectionBar> {
+    let Some(decision) = ledger.decision(id).await? else { return Ok(()) };
+    let (OperatorAction::Correction(correction), Some(payment)) = (decision.action, decision.payment_id)
+    else {
+        return Ok(());
+    };
+    if decision.status != DecisionStatus::Proposed || !correction.needs_evidence() {
+        return Ok(());
+    }
+    let unknown = || LedgerError::UnknownPayment(payment.clone());
+    let payment_id = PaymentId::new(payment.as_str()).map_err(|_| unknown())?;
+    let explained = ledger.explain(&payment_id, TIMELINE_MAX).await?.ok_or_else(unknown)?;
+    let options = options_of(&explained.payment.profile.switch);
+    let options = options.as_ref().map_err(Clone::clone);
+    verify(options, ledger, &explained, correction, decision.exception_id).await
+}
+
 /// Queries the switch before the correction of an exception moves money. Where it cannot be queried, the evidence of two operators counts:
 /// at once if an operator's look may not query it, and after its retention if it gives no answer or never decides, for example because it
 /// is gone.
 ///
 /// # Errors
 /// [`CorrectionBar`].
-pub async fn verify(
+async fn verify(
     options: Result<&SwitchOptions, String>,
     ledger: &Ledger,
     payment: &PaymentExplanation,

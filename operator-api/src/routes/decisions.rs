@@ -9,7 +9,6 @@ use axum::http::StatusCode;
 use jiff::Timestamp;
 use payment_ledger::operator::decisions::{ConfirmOutcome, DecisionStatus, DecisionView};
 use payment_ledger::{Ledger, access::operators::OperatorRole};
-use payment_protocol::action::OperatorAction;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use reconciliation::correction;
@@ -27,8 +26,6 @@ use crate::error::{ApiError, decision_not_found, payment_not_found};
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Pause between two reads of a decision that somebody waits for.
 const READ_INTERVAL: Duration = Duration::from_millis(200);
-/// Upper bound of timeline lines that are read for a correction, which needs none.
-const TIMELINE_MAX: i64 = 1;
 
 documented_enum!(pub(crate) PaymentAction, Action, "What operators decide about an open payment. `debit` and `release` move money: another operator confirms them.");
 documented_enum!(pub(crate) Status, DecisionStatus, "`proposed` waits for another operator, `confirmed` for the payment's workflow; the others are final.");
@@ -216,7 +213,8 @@ pub(crate) async fn confirm_decision(
 ) -> Result<Json<Decision>, ApiError> {
     logged_in.require(&[OperatorRole::Approver])?;
     let id = decision_id(&id)?;
-    verify_correction(&app, &logged_in.ledger, &id).await?;
+    // A correction is posted by its confirmation; for a decision about an open payment the workflow queries the switch.
+    correction::verify_proposed(&logged_in.ledger, &id, |name| app.switch(name).cloned()).await?;
     match logged_in.ledger.confirm(&id, logged_in.name(), &reason).await? {
         ConfirmOutcome::ToApply(message) => {
             delivery::start(logged_in.ledger.clone(), Arc::clone(&app.updates), message);
@@ -225,24 +223,6 @@ pub(crate) async fn confirm_decision(
     }
     tracing::info!(operator = logged_in.name(), decision = %id, "an operator confirmed a decision");
     Ok(Json(read(&logged_in.ledger, &id).await?))
-}
-
-/// Queries the switch before a correction, which the confirmation posts. For a decision about an open payment the workflow queries the
-/// switch.
-async fn verify_correction(app: &App, ledger: &Ledger, id: &DecisionId) -> Result<(), ApiError> {
-    let Some(decision) = ledger.decision(id).await? else { return Ok(()) };
-    let (OperatorAction::Correction(correction), Some(payment)) = (decision.action, decision.payment_id)
-    else {
-        return Ok(());
-    };
-    if decision.status != DecisionStatus::Proposed || !correction.needs_evidence() {
-        return Ok(());
-    }
-    let payment_id = PaymentId::new(payment.as_str()).map_err(|_| payment_not_found(&payment))?;
-    let payment =
-        ledger.explain(&payment_id, TIMELINE_MAX).await?.ok_or_else(|| payment_not_found(&payment))?;
-    let options = app.switch(&payment.payment.profile.switch);
-    Ok(correction::verify(options, ledger, &payment, correction, decision.exception_id).await?)
 }
 
 /// Withdraw a decision

@@ -2,18 +2,17 @@
 
 use payment_ledger::Ledger;
 use payment_ledger::operator::decisions::{ConfirmOutcome, DecisionStatus, DecisionView};
-use payment_protocol::action::OperatorAction;
 use payment_protocol::decision::Action;
-use payment_protocol::ids::{DecisionId, PaymentId};
+use payment_protocol::ids::{DecisionId, PaymentId, SwitchName};
 use reconciliation::correction::{self, CorrectionBar};
 use serde_json::json;
 
 use super::wait::{self, DecisionProgress};
 use super::{DecisionArgs, OperatorArgs, not_decided};
 use crate::config::Config;
+use crate::document;
 use crate::outcome::CommandOutcome;
 use crate::output::{Output, escape_control};
-use crate::{document, explain};
 
 /// Proposes an action. An action that moves no money is confirmed at once and waited for.
 pub(super) async fn propose(
@@ -92,18 +91,10 @@ pub(super) async fn confirm(args: &DecisionArgs, out: &mut Output<'_>) -> anyhow
 /// Queries the switch before a correction, which this command posts itself. For a decision about an open
 /// payment the workflow queries the switch.
 async fn verify_correction(config: &Config, ledger: &Ledger, id: &DecisionId) -> anyhow::Result<()> {
-    let Some(decision) = ledger.decision(id).await? else { return Ok(()) };
-    let (OperatorAction::Correction(correction), Some(payment)) = (decision.action, decision.payment_id)
-    else {
-        return Ok(());
+    let options_of = |name: &SwitchName| {
+        config.switch(name).map(|switch| switch.options).map_err(|error| format!("{error:#}"))
     };
-    if decision.status != DecisionStatus::Proposed || !correction.needs_evidence() {
-        return Ok(());
-    }
-    let payment = explain::read_ledger(ledger, &PaymentId::new(payment)?).await?;
-    let configured = config.switch(&payment.payment.profile.switch);
-    let options = configured.as_ref().map(|switch| &switch.options).map_err(|error| format!("{error:#}"));
-    match correction::verify(options, ledger, &payment, correction, decision.exception_id).await {
+    match correction::verify_proposed(ledger, id, options_of).await {
         Ok(()) => Ok(()),
         Err(bar @ CorrectionBar::Contradicted { .. }) => {
             anyhow::bail!("nothing was decided: {bar}; payctl decide withdraw ends the proposal")
