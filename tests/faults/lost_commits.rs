@@ -86,7 +86,7 @@ async fn r30b_a_transfer_with_a_lost_marker_is_not_released() -> anyhow::Result<
         .with_profile("deduplicates", false)
         .with_profile("tombstones", false)
         .with_profile("has_callback", false)
-        .with_profile("submit_deadline_ms", 1_000);
+        .with_profile("submit_deadline_ms", 10_000);
     options.shape = json!({"keys": false, "dedup": false, "tombstone": false, "callback": false});
     let system = System::start("lost-marker", options).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
