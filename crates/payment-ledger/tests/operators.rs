@@ -18,15 +18,9 @@ use payment_protocol::decision::Action;
 use secrecy::SecretString;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
-use support::{Bank, Sample, Stage, event, success};
+use support::{Bank, PASSWORD, Sample, Stage, event, log_in, operator_api, success};
 
-const PASSWORD: &str = "correct horse battery";
 use OperatorRole::{Approver, Operator, Viewer};
-
-async fn create(bank: &Bank, name: &str, roles: &[OperatorRole]) {
-    let hash = Password::new(PASSWORD.into()).unwrap().to_stored().unwrap();
-    assert_eq!(bank.ledger.create_operator(name, roles, &hash).await.unwrap(), NewOperatorOutcome::Created);
-}
 
 async fn try_login(ledger: &Ledger, name: &str, password: &str) -> LoginOutcome {
     let token = SessionToken::generate().unwrap();
@@ -40,20 +34,6 @@ async fn refusal(ledger: &Ledger, name: &str, password: &str) -> LoginRefusal {
     }
 }
 
-async fn log_in(ledger: &Ledger, name: &str) -> SessionToken {
-    let token = SessionToken::generate().unwrap();
-    let outcome = ledger.log_operator_in(name, &PASSWORD.into(), &token, None).await.unwrap();
-    let LoginOutcome::Opened(session) = outcome else { panic!("{outcome:?}") };
-    assert_eq!(session.operator.name, name);
-    token
-}
-
-/// The bank with the rights of operator-api only.
-async fn operator_api(connect: &PgConnectOptions) -> Bank {
-    let connect = connect.clone().options([("role", "operator_api")]);
-    Bank::new(PgPoolOptions::new().max_connections(4).connect_with(connect).await.unwrap())
-}
-
 /// A payment whose cancel was inconclusive.
 async fn undecided(bank: &Bank, key: &str) -> Sample {
     let p = bank.payment_at(Stage::Cancelling, key).await;
@@ -64,7 +44,7 @@ async fn undecided(bank: &Bank, key: &str) -> Sample {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_login_is_refused_without_the_password_and_locked_after_five_attempts(pool: PgPool) {
     let bank = Bank::new(pool);
-    create(&bank, "ann", &[Operator]).await;
+    bank.create_operator("ann", &[Operator]).await;
     assert_eq!(refusal(&bank.ledger, "nobody", PASSWORD).await, LoginRefusal::Unknown);
     assert_eq!(refusal(&bank.ledger, "an\0", PASSWORD).await, LoginRefusal::Unknown);
     for _ in 1..LOGIN_ATTEMPTS_MAX {
@@ -91,7 +71,7 @@ async fn a_login_is_refused_without_the_password_and_locked_after_five_attempts(
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn concurrent_logins_compare_no_more_passwords_than_the_limit(pool: PgPool) {
     let bank = Bank::new(pool);
-    create(&bank, "ann", &[Operator]).await;
+    bank.create_operator("ann", &[Operator]).await;
     let attempts = (0..12).map(|_| refusal(&bank.ledger, "ann", "another password"));
     let outcomes = futures::future::join_all(attempts).await;
     let compared = outcomes.iter().filter(|reason| **reason == LoginRefusal::WrongPassword).count();
@@ -101,7 +81,7 @@ async fn concurrent_logins_compare_no_more_passwords_than_the_limit(pool: PgPool
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_session_ends_by_logout_by_time_and_when_its_operator_changes(pool: PgPool) {
     let bank = Bank::new(pool);
-    create(&bank, "ann", &[Operator]).await;
+    bank.create_operator("ann", &[Operator]).await;
     let operator = async |token: &SessionToken| {
         bank.ledger.operator_session(token).await.unwrap().map(|session| session.operator)
     };
@@ -138,8 +118,8 @@ async fn a_session_ends_by_logout_by_time_and_when_its_operator_changes(pool: Pg
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_database_protects_operators_and_sessions(pool: PgPool) {
     let bank = Bank::new(pool);
-    create(&bank, "ann", &[Operator]).await;
-    create(&bank, "bob", &[Approver]).await;
+    bank.create_operator("ann", &[Operator]).await;
+    bank.create_operator("bob", &[Approver]).await;
     log_in(&bank.ledger, "ann").await;
     for sql in [
         "UPDATE operators SET name = 'carl' WHERE name = 'bob'",
@@ -177,7 +157,7 @@ async fn a_decision_is_bound_to_the_session_of_its_operator(_: PgPoolOptions, co
     for (name, roles) in
         [("ann", &[Operator][..]), ("bob", &[Approver]), ("eve", &[Viewer]), ("max", &[Operator, Approver])]
     {
-        create(&owner, name, roles).await;
+        owner.create_operator(name, roles).await;
     }
     let p = undecided(&owner, "one").await;
     let api = operator_api(&connect).await;
@@ -231,8 +211,8 @@ async fn a_decision_is_bound_to_the_session_of_its_operator(_: PgPoolOptions, co
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn operator_api_posts_corrections_of_two_operators_only(_: PgPoolOptions, connect: PgConnectOptions) {
     let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
-    create(&owner, "ann", &[Operator]).await;
-    create(&owner, "bob", &[Approver]).await;
+    owner.create_operator("ann", &[Operator]).await;
+    owner.create_operator("bob", &[Approver]).await;
     let late = owner.payment_at(Stage::Released, "late").await;
     owner.ledger.store_callback(&success(&late, &event(&late, "late"))).await.unwrap();
     let settled = owner.payment_at(Stage::Settled, "settled").await;
@@ -286,8 +266,8 @@ async fn a_confirmed_correction_is_good_for_its_own_posting_only(
     connect: PgConnectOptions,
 ) {
     let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
-    create(&owner, "ann", &[Operator]).await;
-    create(&owner, "bob", &[Approver]).await;
+    owner.create_operator("ann", &[Operator]).await;
+    owner.create_operator("bob", &[Approver]).await;
     let late = owner.payment_at(Stage::Released, "late").await;
     owner.ledger.store_callback(&success(&late, &event(&late, "late"))).await.unwrap();
     let other = owner.payment_at(Stage::Settled, "other").await;
@@ -368,8 +348,8 @@ async fn a_confirmed_correction_is_good_for_its_own_posting_only(
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn operator_api_posts_all_that_a_late_debit_causes(_: PgPoolOptions, connect: PgConnectOptions) {
     let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
-    create(&owner, "ann", &[Operator]).await;
-    create(&owner, "bob", &[Approver]).await;
+    owner.create_operator("ann", &[Operator]).await;
+    owner.create_operator("bob", &[Approver]).await;
     let api = operator_api(&connect).await;
     let (ann, bob) = (log_in(&api.ledger, "ann").await, log_in(&api.ledger, "bob").await);
     let (ann, bob) = (api.ledger.acting_in(ann), api.ledger.acting_in(bob));
@@ -402,7 +382,7 @@ async fn operator_api_posts_all_that_a_late_debit_causes(_: PgPoolOptions, conne
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_audit_log_has_logins_lockouts_and_roles_and_no_secret(pool: PgPool) {
     let bank = Bank::new(pool);
-    create(&bank, "ann", &[Operator]).await;
+    bank.create_operator("ann", &[Operator]).await;
     let token = log_in(&bank.ledger, "ann").await;
     let session = bank.ledger.operator_session(&token).await.unwrap().unwrap();
     bank.ledger.end_operator_session(&token).await.unwrap();

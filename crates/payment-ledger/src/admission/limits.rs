@@ -19,7 +19,7 @@ pub enum LimitScope {
 }
 
 impl LimitScope {
-    fn columns(&self) -> (&'static str, &str) {
+    pub(crate) fn columns(&self) -> (&'static str, &str) {
         match self {
             Self::Account(account) => ("account", account.as_str()),
             Self::Tenant(tenant) => ("tenant", tenant.as_str()),

@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports, reason = "each test target uses a part of this module")]
 
 mod auditor;
+mod logins;
 mod operators;
 mod samples;
 mod stages;
@@ -20,6 +21,7 @@ use payment_protocol::{Payment, SwitchProfile};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
 
+pub(crate) use logins::{PASSWORD, log_in, operator_api};
 pub(crate) use samples::{
     AMOUNT_MINOR, FUNDS_MINOR, OTHER_SWITCH, SWITCH, SWITCH_NOW_MS, account_id, at, eur, event, failure,
     first_run, profile, report, return_part, return_report, returned, run, success, tenant,

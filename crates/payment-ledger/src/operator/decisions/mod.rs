@@ -36,7 +36,7 @@ use crate::LedgerError;
 
 pub use refusal::DecisionRefusedError;
 pub use rows::is_invisible;
-pub(crate) use rows::{of_payment, reopen_delivery};
+pub(crate) use rows::{of_payment, reopen_delivery, validate_reason};
 pub use rows::{validate_operator_and_reason, validate_operator_name};
 
 text_enum!(

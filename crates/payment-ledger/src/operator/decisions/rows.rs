@@ -74,7 +74,7 @@ impl DecisionRow {
 
 impl Ledger {
     /// A transaction in which an operator decides: the database knows the operator's session, if this ledger acts in one.
-    pub(super) async fn begin_decision(&self) -> Result<LedgerTransaction, LedgerError> {
+    pub(crate) async fn begin_decision(&self) -> Result<LedgerTransaction, LedgerError> {
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
         if let Some(session) = &self.operator_session {
             sqlx::query_scalar!("SELECT set_config('payments.operator_session', $1, true)", session.proof())
@@ -160,10 +160,15 @@ pub fn validate_operator_and_reason(
     if by.len() > NAME_MAX || !by.chars().all(is_allowed) || canonical_name(by).is_empty() {
         return Err(DecisionRefusedError::InvalidOperator);
     }
-    match checked_text("the reason", reason)? {
-        None => Err(DecisionRefusedError::MissingReason),
-        Some(reason) => Ok((by.to_owned(), reason)),
-    }
+    Ok((by.to_owned(), validate_reason(reason)?))
+}
+
+/// Checks and trims an operator's reason.
+///
+/// # Errors
+/// [`DecisionRefusedError`]: a reason that is missing, too long or has invisible characters.
+pub(crate) fn validate_reason(reason: &str) -> Result<String, DecisionRefusedError> {
+    checked_text("the reason", reason)?.ok_or(DecisionRefusedError::MissingReason)
 }
 
 /// Checks the name of an operator who logs in: the first character is a letter or a digit, and there are no spaces.

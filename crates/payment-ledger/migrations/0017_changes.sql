@@ -1,0 +1,279 @@
+-- Changes: what operators do to accounts, limits, kill switches and API keys. A change that lets money move, or lets more of it move, takes
+-- two operators. These functions are the only way of the role operator_api to such a change.
+
+CREATE TABLE changes (
+    change_id      text        PRIMARY KEY DEFAULT 'chg_' || left(replace(gen_random_uuid()::text, '-', ''), 20),
+    kind           text        NOT NULL,
+    -- As apply_change() reads them. Amounts are in minor units.
+    arguments      jsonb       NOT NULL,
+    -- Of a new API key.
+    key_hash       bytea,
+    needs_two      boolean     NOT NULL,
+    reason         text        NOT NULL,
+    proposed_by    text        NOT NULL REFERENCES operators,
+    proposed_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Who proposed it, if one operator suffices.
+    confirmed_by   text        REFERENCES operators,
+    confirm_reason text,
+    withdrawn_by   text        REFERENCES operators,
+    status         text        NOT NULL DEFAULT 'proposed',
+    -- The outcome, or the reason of a withdrawal, in words.
+    detail         text,
+    closed_at      timestamptz,
+    CONSTRAINT changes_kind_known CHECK (kind IN (
+        'open_account', 'fund_account', 'freeze_account', 'unfreeze_account', 'activate_kill_switch', 'lift_kill_switch', 'set_limit',
+        'create_api_key', 'rotate_api_key', 'revoke_api_key')),
+    CONSTRAINT changes_status_known CHECK (status IN ('proposed', 'done', 'withdrawn')),
+    CONSTRAINT changes_key_hash_of_a_new_key CHECK (
+        (kind IN ('create_api_key', 'rotate_api_key')) = (key_hash IS NOT NULL) AND octet_length(key_hash) = 32),
+    CONSTRAINT changes_reason_given CHECK (btrim(reason) <> '' AND btrim(confirm_reason) <> ''),
+    CONSTRAINT changes_four_eyes CHECK (needs_two = (confirmed_by <> proposed_by)),
+    CONSTRAINT changes_closed CHECK (
+        (status = 'proposed') = (closed_at IS NULL) AND (status = 'done') = (confirmed_by IS NOT NULL)
+        AND (status = 'withdrawn') = (withdrawn_by IS NOT NULL))
+);
+
+CREATE INDEX changes_open ON changes (proposed_at) WHERE status = 'proposed';
+CREATE INDEX changes_by_time ON changes (proposed_at);
+
+-- A proposal is done or withdrawn once, and is what it was proposed as.
+CREATE FUNCTION guard_change() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    IF OLD.status <> 'proposed'
+       OR (NEW.change_id, NEW.kind, NEW.arguments, NEW.key_hash, NEW.needs_two, NEW.reason, NEW.proposed_by, NEW.proposed_at)
+          IS DISTINCT FROM
+          (OLD.change_id, OLD.kind, OLD.arguments, OLD.key_hash, OLD.needs_two, OLD.reason, OLD.proposed_by, OLD.proposed_at) THEN
+        RAISE EXCEPTION 'change % is final', OLD.change_id USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER changes_guard_update BEFORE UPDATE ON changes FOR EACH ROW EXECUTE FUNCTION guard_change();
+CREATE TRIGGER changes_no_delete BEFORE DELETE ON changes FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER changes_no_truncate BEFORE TRUNCATE ON changes FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER changes_audited AFTER INSERT OR UPDATE ON changes
+    FOR EACH ROW EXECUTE FUNCTION record_in_audit_log('change_id', 'key_hash');
+
+-- The limit in force of a scope and currency, as a change's arguments name them.
+CREATE FUNCTION limit_in_force(a jsonb) RETURNS SETOF limits LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
+    SELECT * FROM limits WHERE (scope, scope_id, currency) = (a ->> 'scope', a ->> 'scope_id', a ->> 'currency')
+    ORDER BY limit_id DESC LIMIT 1
+$$;
+
+-- What lets money move, or lets more of it move, takes two operators. What stops it takes one.
+CREATE FUNCTION change_needs_two(change_kind text, a jsonb) RETURNS boolean LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
+    SELECT CASE
+        WHEN change_kind IN ('fund_account', 'unfreeze_account', 'lift_kill_switch', 'create_api_key', 'rotate_api_key') THEN true
+        -- A bound that is removed or raised.
+        WHEN change_kind = 'set_limit' THEN EXISTS (
+            SELECT FROM limit_in_force(a) l
+            WHERE l.per_payment_minor < coalesce((a ->> 'per_payment_minor')::bigint, 'Infinity'::numeric)
+               OR l.per_day_minor < coalesce((a ->> 'per_day_minor')::bigint, 'Infinity'::numeric)
+               OR l.per_day_count < coalesce((a ->> 'per_day_count')::bigint, 'Infinity'::numeric))
+        ELSE false END
+$$;
+
+-- Why a change cannot be made now; NULL if it can.
+CREATE FUNCTION change_bar(change_kind text, a jsonb, hash bytea) RETURNS text LANGUAGE plpgsql STABLE SET search_path = public, pg_temp AS $$
+DECLARE
+    account accounts;
+    key     api_keys;
+BEGIN
+    SELECT * INTO account FROM accounts WHERE account_id = a ->> 'account_id';
+    SELECT * INTO key FROM api_keys WHERE id = a ->> 'key_id';
+    IF change_kind = 'open_account' THEN
+        RETURN CASE
+            WHEN a ->> 'account_id' LIKE 'internal:%' THEN 'the prefix internal: is that of the bank''s own accounts; choose another id'
+            WHEN account.account_id IS NOT NULL THEN format('account %s exists already; choose another id', account.account_id) END;
+    ELSIF change_kind IN ('fund_account', 'freeze_account', 'unfreeze_account') THEN
+        RETURN CASE
+            WHEN account.tenant_id IS DISTINCT FROM a ->> 'tenant_id' OR account.kind <> 'customer' THEN
+                format('tenant %s has no account %s; check both', a ->> 'tenant_id', a ->> 'account_id')
+            WHEN account.status = 'closed' THEN format('account %s is closed', account.account_id)
+            WHEN change_kind = 'fund_account' AND account.currency <> a ->> 'currency' THEN
+                format('account %s is in %s, not in %s', account.account_id, account.currency, a ->> 'currency')
+            WHEN change_kind = 'fund_account' AND (a ->> 'amount_minor')::bigint <= 0 THEN 'a deposit is greater than zero'
+            WHEN change_kind = 'freeze_account' AND account.status = 'frozen' THEN format('account %s is frozen already', account.account_id)
+            WHEN change_kind = 'unfreeze_account' AND account.status <> 'frozen' THEN format('account %s is not frozen', account.account_id) END;
+    ELSIF change_kind = 'activate_kill_switch' THEN
+        RETURN (SELECT format('kill switch %s does so already', k.kill_switch_id) FROM kill_switches k
+                WHERE k.lifted_at IS NULL AND (k.switch, k.currency, k.destination_prefix)
+                      IS NOT DISTINCT FROM (a ->> 'switch', a ->> 'currency', a ->> 'destination_prefix'));
+    ELSIF change_kind = 'lift_kill_switch' THEN
+        RETURN CASE WHEN NOT EXISTS (SELECT FROM kill_switches k
+                                     WHERE k.kill_switch_id = (a ->> 'kill_switch_id')::bigint AND k.lifted_at IS NULL)
+               THEN format('kill switch %s is not active', a ->> 'kill_switch_id') END;
+    ELSIF change_kind = 'set_limit' THEN
+        RETURN CASE WHEN NOT EXISTS (SELECT FROM accounts c WHERE c.kind = 'customer' AND a ->> 'scope_id' =
+                                         CASE a ->> 'scope' WHEN 'account' THEN c.account_id ELSE c.tenant_id END)
+               THEN format('there is no account of %s %s; check the id', a ->> 'scope', a ->> 'scope_id') END;
+    ELSIF change_kind = 'create_api_key' THEN
+        RETURN CASE WHEN key.id IS NOT NULL OR EXISTS (SELECT FROM api_keys k WHERE k.key_hash = hash)
+               THEN format('API key %s exists already; generate another one', a ->> 'key_id') END;
+    ELSE
+        RETURN CASE
+            WHEN key.id IS NULL THEN format('there is no API key %s; check the id', a ->> 'key_id')
+            WHEN key.revoked_at IS NOT NULL THEN format('API key %s was revoked before', key.id)
+            WHEN change_kind = 'revoke_api_key' THEN NULL
+            WHEN key.expires_at <= clock_timestamp() THEN format('API key %s is expired; create another one', key.id)
+            WHEN key.rotated_to IS NOT NULL THEN format('API key %s was rotated before; rotate its successor %s', key.id, key.rotated_to)
+            WHEN EXISTS (SELECT FROM api_keys k WHERE k.key_hash = hash OR k.id = a ->> 'successor_id') THEN
+                format('API key %s exists already; generate another one', a ->> 'successor_id') END;
+    END IF;
+END
+$$;
+
+-- Makes a change for an operator. Returns the outcome in words where the arguments do not have it.
+CREATE FUNCTION apply_change(change text, change_kind text, a jsonb, hash bytea, by_operator text, why text) RETURNS text
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    number bigint;
+BEGIN
+    IF change_kind = 'open_account' THEN
+        INSERT INTO accounts (account_id, tenant_id, kind, currency)
+            SELECT format('internal:%s:%s', name, a ->> 'currency'), 'internal', 'internal', a ->> 'currency'
+            FROM unnest('{holding,escrow,funding,claims,losses}'::text[]) AS internal (name) ON CONFLICT DO NOTHING;
+        INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor)
+            VALUES (a ->> 'account_id', a ->> 'tenant_id', 'customer', a ->> 'currency', 0);
+    ELSIF change_kind = 'fund_account' THEN
+        INSERT INTO operations (operation_key, outcome) VALUES (format('fund:%s:%s', a ->> 'account_id', change), 'done');
+        INSERT INTO journal (operation_key, kind, debit_account, credit_account, amount_minor, currency)
+            VALUES (format('fund:%s:%s', a ->> 'account_id', change), 'fund', 'internal:funding:' || (a ->> 'currency'),
+                    a ->> 'account_id', (a ->> 'amount_minor')::bigint, a ->> 'currency');
+    ELSIF change_kind IN ('freeze_account', 'unfreeze_account') THEN
+        UPDATE accounts SET status = CASE change_kind WHEN 'freeze_account' THEN 'frozen' ELSE 'active' END WHERE account_id = a ->> 'account_id';
+    ELSIF change_kind = 'activate_kill_switch' THEN
+        INSERT INTO kill_switches (switch, currency, destination_prefix, activated_by, reason)
+            VALUES (a ->> 'switch', a ->> 'currency', a ->> 'destination_prefix', by_operator, why)
+            RETURNING kill_switch_id INTO number;
+        RETURN format('kill switch %s is active', number);
+    ELSIF change_kind = 'lift_kill_switch' THEN
+        UPDATE kill_switches SET lifted_by = by_operator, lift_reason = why, lifted_at = clock_timestamp()
+            WHERE kill_switch_id = (a ->> 'kill_switch_id')::bigint;
+    ELSIF change_kind = 'set_limit' THEN
+        INSERT INTO limits (scope, scope_id, currency, per_payment_minor, per_day_minor, per_day_count, set_by, reason)
+            VALUES (a ->> 'scope', a ->> 'scope_id', a ->> 'currency', (a ->> 'per_payment_minor')::bigint,
+                    (a ->> 'per_day_minor')::bigint, (a ->> 'per_day_count')::bigint, by_operator, why);
+    ELSIF change_kind = 'create_api_key' THEN
+        INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes, expires_at)
+            VALUES (a ->> 'key_id', hash, a ->> 'prefix', a ->> 'tenant_id', a ->> 'client_id',
+                    ARRAY(SELECT jsonb_array_elements_text(a -> 'scopes')), now() + (a ->> 'lifetime_s')::bigint * interval '1 second');
+    ELSIF change_kind = 'rotate_api_key' THEN
+        -- The successor has the client, the scopes and the lifetime.
+        INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes, expires_at)
+            SELECT a ->> 'successor_id', hash, a ->> 'prefix', tenant_id, client_id, scopes, now() + (expires_at - created_at)
+            FROM api_keys WHERE id = a ->> 'key_id';
+        UPDATE api_keys SET rotated_to = a ->> 'successor_id',
+               expires_at = least(expires_at, clock_timestamp() + (a ->> 'overlap_s')::bigint * interval '1 second')
+            WHERE id = a ->> 'key_id';
+    ELSE
+        UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = a ->> 'key_id';
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+-- Operators act one after the other: what a change needs does not become false beside it.
+CREATE FUNCTION lock_changes() RETURNS void LANGUAGE sql SET search_path = public, pg_temp
+    AS $$ SELECT pg_advisory_xact_lock(hashtextextended('changes of operators', 0)) $$;
+
+-- Proposes a change in the session of an operator, and makes it if one operator suffices. A repeat of an open proposal is that proposal.
+CREATE FUNCTION propose_change(new_kind text, new_arguments jsonb, hash bytea, new_reason text, OUT refusal text, OUT proposed text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    operator text    := acting_operator('operator');
+    two      boolean;
+    outcome  text;
+BEGIN
+    IF operator IS NULL THEN
+        RAISE EXCEPTION 'no open session of an operator with the role: propose a change' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    PERFORM lock_changes();
+    SELECT c.change_id INTO proposed FROM changes c
+        WHERE c.status = 'proposed' AND (c.proposed_by, c.kind, c.arguments, c.reason) = (operator, new_kind, new_arguments, new_reason)
+          AND c.key_hash IS NOT DISTINCT FROM hash;
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    refusal := change_bar(new_kind, new_arguments, hash);
+    IF refusal IS NOT NULL THEN
+        RETURN;
+    END IF;
+    two := change_needs_two(new_kind, new_arguments);
+    INSERT INTO changes (kind, arguments, key_hash, needs_two, reason, proposed_by)
+        VALUES (new_kind, new_arguments, hash, two, new_reason, operator) RETURNING change_id INTO proposed;
+    IF NOT two THEN
+        outcome := apply_change(proposed, new_kind, new_arguments, hash, operator, new_reason);
+        UPDATE changes SET status = 'done', confirmed_by = operator, detail = outcome, closed_at = clock_timestamp()
+            WHERE change_id = proposed;
+    END IF;
+END
+$$;
+
+-- Confirms a change of another operator in the session of an approver, and makes it. A repeat has no further effect.
+CREATE FUNCTION confirm_change(id text, why text, OUT refused text, OUT refusal text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    operator text := acting_operator('approver');
+    c        changes;
+    outcome  text;
+BEGIN
+    IF operator IS NULL THEN
+        RAISE EXCEPTION 'no open session of an operator with the role: confirm a change' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    PERFORM lock_changes();
+    SELECT * INTO c FROM changes WHERE change_id = id FOR UPDATE;
+    IF c.status = 'done' AND c.confirmed_by = operator THEN
+        RETURN;
+    END IF;
+    refusal := CASE
+        WHEN c.change_id IS NULL THEN format('there is no change %s; check the id', id)
+        WHEN c.status = 'proposed' AND c.proposed_by = operator THEN
+            format('operator %s proposed this change; another operator must confirm it', operator)
+        WHEN c.status <> 'proposed' THEN
+            format('the change is %s by %s', c.status, coalesce(c.withdrawn_by, c.confirmed_by))
+        ELSE change_bar(c.kind, c.arguments, c.key_hash) END;
+    IF refusal IS NOT NULL THEN
+        refused := CASE WHEN c.change_id IS NULL THEN 'unknown'
+                        WHEN c.status = 'proposed' AND c.proposed_by = operator THEN 'same_operator' ELSE 'barred' END;
+        RETURN;
+    END IF;
+    outcome := apply_change(c.change_id, c.kind, c.arguments, c.key_hash, operator, why);
+    UPDATE changes SET status = 'done', confirmed_by = operator, confirm_reason = why, detail = outcome, closed_at = clock_timestamp()
+        WHERE change_id = id;
+END
+$$;
+
+-- Withdraws a proposed change in the session of an operator or an approver. A repeat has no further effect.
+CREATE FUNCTION withdraw_change(id text, why text, OUT refused text, OUT refusal text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    operator text := coalesce(acting_operator('operator'), acting_operator('approver'));
+    c        changes;
+BEGIN
+    IF operator IS NULL THEN
+        RAISE EXCEPTION 'no open session of an operator with the role: withdraw a change' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT * INTO c FROM changes WHERE change_id = id FOR UPDATE;
+    IF NOT FOUND THEN
+        refused := 'unknown';
+        refusal := format('there is no change %s; check the id', id);
+    ELSIF c.status = 'done' THEN
+        refused := 'barred';
+        refusal := format('the change is done by %s; propose the opposite', c.confirmed_by);
+    ELSIF c.status = 'proposed' THEN
+        UPDATE changes SET status = 'withdrawn', withdrawn_by = operator, detail = why, closed_at = clock_timestamp()
+            WHERE change_id = id;
+    END IF;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION apply_change(text, text, jsonb, bytea, text, text), propose_change(text, jsonb, bytea, text),
+    confirm_change(text, text), withdraw_change(text, text), lock_changes() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION propose_change(text, jsonb, bytea, text), confirm_change(text, text), withdraw_change(text, text) TO operator_api;
+-- What an operator looks at. The hash of a key authenticates nobody, and nobody needs it here.
+GRANT SELECT (change_id, kind, arguments, needs_two, reason, proposed_by, proposed_at, confirmed_by, confirm_reason, withdrawn_by, status,
+              detail, closed_at) ON changes TO operator_api;
+GRANT SELECT ON limits, limit_days, kill_switches TO operator_api;
+GRANT SELECT (id, prefix, tenant_id, client_id, scopes, created_at, expires_at, revoked_at, rotated_to) ON api_keys TO operator_api;
