@@ -23,7 +23,7 @@ use utoipa_axum::routes;
 use workflow_api::UpdateSender;
 
 use crate::config::{Config, SetupError};
-use crate::routes::{decisions, docs, exceptions, payments, sessions};
+use crate::routes::{changes, decisions, docs, exceptions, payments, sessions, settings};
 
 /// Bounds of a request. A decision waits for its outcome for 30 s at most.
 const BOUNDS: RequestBounds = RequestBounds {
@@ -104,4 +104,12 @@ fn api_routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(decisions::retrieve_decision))
         .routes(routes!(decisions::confirm_decision))
         .routes(routes!(decisions::withdraw_decision))
+        .routes(routes!(changes::propose_change, changes::list_changes))
+        .routes(routes!(changes::retrieve_change))
+        .routes(routes!(changes::confirm_change))
+        .routes(routes!(changes::withdraw_change))
+        .routes(routes!(settings::retrieve_account))
+        .routes(routes!(settings::list_limits))
+        .routes(routes!(settings::list_kill_switches))
+        .routes(routes!(settings::list_api_keys))
 }

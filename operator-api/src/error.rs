@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use payment_ledger::LedgerError;
+use payment_ledger::operator::changes::ChangeError;
 use payment_ledger::operator::decisions::{DecideError, DecisionRefusedError};
 use reconciliation::correction::CorrectionBar;
 use service_kit::problem::Problem;
@@ -29,6 +30,19 @@ impl From<DecideError> for ApiError {
         match error {
             DecideError::Refused(refused) => Self::Refused(refusal(&refused)),
             DecideError::Ledger(error) => Self::Ledger(error),
+        }
+    }
+}
+
+impl From<ChangeError> for ApiError {
+    fn from(error: ChangeError) -> Self {
+        let nothing = |why: String| format!("nothing was changed: {why}");
+        match error {
+            ChangeError::Text(refused) => Self::Refused(refusal(&refused)),
+            ChangeError::Unknown(why) => Self::Refused(Problem::missing("change_not_found", nothing(why))),
+            ChangeError::SameOperator(why) => Self::Refused(same_operator(nothing(why))),
+            ChangeError::Barred(why) => Self::Refused(Problem::conflict("change_refused", nothing(why))),
+            ChangeError::Ledger(error) => Self::Ledger(error),
         }
     }
 }
@@ -64,12 +78,14 @@ fn refusal(refused: &DecisionRefusedError) -> Problem {
         DecisionRefusedError::MissingEvidence(_) | DecisionRefusedError::MissingCorrectionEvidence(_) => {
             Problem::unprocessable("evidence_missing", detail)
         }
-        DecisionRefusedError::SameOperator(_) => {
-            Problem::new(StatusCode::FORBIDDEN, "same_operator", "Another operator must confirm")
-                .detail(detail)
-        }
+        DecisionRefusedError::SameOperator(_) => same_operator(detail),
         _ => Problem::conflict("decision_refused", detail),
     }
+}
+
+/// 403: four eyes.
+fn same_operator(detail: String) -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, "same_operator", "Another operator must confirm").detail(detail)
 }
 
 impl ApiError {
@@ -84,8 +100,8 @@ impl ApiError {
                     error = &error as &dyn Error,
                     "the database refused what an operator decided, as not allowed in the operator's session; the operator-api answered with 403"
                 );
-                Problem::new(StatusCode::FORBIDDEN, "not_allowed", "The database refused the decision").detail(
-                    "the database refused the decision in this session: it has ended, or a role was taken away; log in again, and report the request id to the service's engineers if that does not help",
+                Problem::new(StatusCode::FORBIDDEN, "not_allowed", "The database refused the operator's action").detail(
+                    "the database refused the action in this session: it has ended, or a role was taken away; log in again, and report the request id to the service's engineers if that does not help",
                 )
             }
             Self::Ledger(error @ LedgerError::Unavailable(_)) => {
@@ -94,7 +110,7 @@ impl ApiError {
                     "the operator-api answered a request with 503 because the ledger's database failed or did not answer"
                 );
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", "The database is unavailable")
-                    .detail("the service's database did not answer and the outcome of the request is unknown; repeat the same request, which records a decision once")
+                    .detail("the service's database did not answer and the outcome of the request is unknown; repeat the same request, which records a decision or a change once")
                     .retry_after(RETRY_AFTER)
             }
             defect @ Self::Ledger(_) => {
@@ -122,6 +138,17 @@ pub(crate) fn payment_not_found(id: &str) -> Problem {
 /// 404: no such decision.
 pub(crate) fn decision_not_found(id: &str) -> Problem {
     Problem::missing("decision_not_found", format!("no decision {} exists; check the id", excerpt(id)))
+}
+
+/// 404: no such change.
+pub(crate) fn change_not_found(id: &str) -> Problem {
+    Problem::missing("change_not_found", format!("no change {} exists; check the id", excerpt(id)))
+}
+
+/// 404: no such account.
+pub(crate) fn account_not_found(tenant: &str, account: &str) -> Problem {
+    let detail = format!("tenant {} has no account {}; check both", excerpt(tenant), excerpt(account));
+    Problem::missing("account_not_found", detail)
 }
 
 /// The beginning of a text that a client sent, short enough for a response.

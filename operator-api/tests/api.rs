@@ -20,6 +20,7 @@ use tower::ServiceExt as _;
 const PASSWORD: &str = "correct horse battery";
 const SESSIONS: &str = "/operator/v1/sessions";
 const CURRENT: &str = "/operator/v1/sessions/current";
+const CHANGES: &str = "/operator/v1/changes";
 /// Set to `1`, this variable makes the test write the document.
 const UPDATE: &str = "UPDATE_OPENAPI";
 
@@ -149,6 +150,7 @@ async fn every_route_needs_a_session_and_each_action_a_role(_: PgPoolOptions, co
     let (reason, debit) =
         (json!({"reason": "r"}), json!({"action": "debit", "reason": "r", "evidence": "e"}));
     let close = json!({"action": "close", "reason": "r"});
+    let lift = json!({"change": {"kind": "lift_kill_switch", "kill_switch_id": 7}, "reason": "r"});
     let payment = "/operator/v1/payments/pay_00000000000000000000000000000000";
     let decision = "/operator/v1/decisions/dec_00000000000000000000";
     let actions = [
@@ -157,18 +159,183 @@ async fn every_route_needs_a_session_and_each_action_a_role(_: PgPoolOptions, co
         ("/operator/v1/exceptions/7/decisions".to_owned(), &close, 404, "exception_not_found"),
         (format!("{decision}/withdraw"), &reason, 404, "decision_not_found"),
         (format!("{decision}/confirm"), &reason, 403, "role_missing"),
+        (CHANGES.to_owned(), &lift, 409, "change_refused"),
+        (format!("{CHANGES}/chg_0/withdraw"), &reason, 404, "change_not_found"),
+        (format!("{CHANGES}/chg_0/confirm"), &reason, 403, "role_missing"),
     ];
     for (path, body, status, code) in actions {
         api.post(&path, "", body.clone()).await.assert_problem(401, "unauthorized");
         api.post(&path, &viewer, body.clone()).await.assert_problem(403, "role_missing");
         api.post(&path, &operator, body.clone()).await.assert_problem(status, code);
     }
-    let reads = ["/operator/v1/payments/waiting", "/operator/v1/exceptions", CURRENT];
+    let reads = [
+        "/operator/v1/payments/waiting",
+        "/operator/v1/exceptions",
+        CURRENT,
+        CHANGES,
+        "/operator/v1/limits",
+        "/operator/v1/kill-switches",
+        "/operator/v1/api-keys",
+    ];
     for path in reads {
         api.get(path, "").await.assert_problem(401, "unauthorized");
         assert_eq!(api.get(path, &viewer).await.status, StatusCode::OK, "{path}");
     }
     api.get(decision, &viewer).await.assert_problem(404, "decision_not_found");
+    api.get(&format!("{CHANGES}/chg_0"), &viewer).await.assert_problem(404, "change_not_found");
+    api.get("/operator/v1/tenants/t/accounts/a", &viewer).await.assert_problem(404, "account_not_found");
+}
+
+/// Each kind of change: done by one operator, or waiting for another one.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn each_kind_of_change_takes_one_operator_or_two(_: PgPoolOptions, connect: PgConnectOptions) {
+    let api = Api::new(connect, json!({})).await;
+    api.create("ann", PASSWORD, &[OperatorRole::Operator, OperatorRole::Approver]).await;
+    api.create("bob", PASSWORD, &[OperatorRole::Approver]).await;
+    let (ann, bob) = (api.log_in("ann").await, api.log_in("bob").await);
+    let account = json!({"tenant_id": "acme", "account_id": "acc-1"});
+    let with = |kind: &str, more: Value| {
+        let mut change = account.clone();
+        change["kind"] = kind.into();
+        change.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        change
+    };
+    let limit = |per_day: &str| json!({"kind": "set_limit", "account_id": "acc-1", "currency": "EUR", "per_day": per_day, "per_day_count": 3});
+    let key = |digit: &str| (format!("pk_{}", digit.repeat(12)), digit.repeat(64));
+    let ((one, one_hash), (two, two_hash)) = (key("1"), key("2"));
+    let mut made = Vec::new();
+    for (change, two_operators) in [
+        (with("open_account", json!({"currency": "EUR"})), false),
+        (with("fund_account", json!({"amount": "12.50", "currency": "EUR"})), true),
+        (with("freeze_account", json!({})), false),
+        (with("unfreeze_account", json!({})), true),
+        (json!({"kind": "activate_kill_switch", "switch": "mock"}), false),
+        (json!({"kind": "activate_kill_switch", "currency": "EUR", "destination_prefix": ""}), false),
+        (json!({"kind": "lift_kill_switch", "kill_switch_id": 1}), true),
+        (limit("100.00"), false),
+        (limit("99.99"), false),
+        (limit("100.00"), true),
+        (
+            json!({"kind": "create_api_key", "key_id": one, "key_sha256": one_hash, "tenant_id": "acme", "client_id": "shop",
+            "scopes": ["pay", "read"], "expires_in_days": 30}),
+            true,
+        ),
+        (
+            json!({"kind": "rotate_api_key", "key_id": one, "successor_id": two, "successor_sha256": two_hash, "overlap_hours": 1}),
+            true,
+        ),
+        (json!({"kind": "revoke_api_key", "key_id": two}), false),
+    ] {
+        let proposed = api.post(CHANGES, &ann, json!({"change": change, "reason": "a letter"})).await;
+        assert_eq!(proposed.status, StatusCode::CREATED, "{change}: {proposed:?}");
+        let expected = if two_operators { "proposed" } else { "done" };
+        assert_eq!(
+            (&proposed.json["status"], &proposed.json["needs_two"]),
+            (&json!(expected), &json!(two_operators)),
+            "{change}"
+        );
+        assert_eq!(proposed.json["proposed_by"], "ann");
+        let id = proposed.json["change_id"].as_str().unwrap().to_owned();
+        if two_operators {
+            let waiting = api.get(CHANGES, &bob).await;
+            assert_eq!(waiting.json["changes"][0]["change_id"], id, "{waiting:?}");
+            let confirm = format!("{CHANGES}/{id}/confirm");
+            let reason = json!({"reason": "seen"});
+            api.post(&confirm, &ann, reason.clone()).await.assert_problem(403, "same_operator");
+            let confirmed = api.post(&confirm, &bob, reason).await;
+            assert_eq!(
+                (&confirmed.json["status"], &confirmed.json["confirmed_by"]),
+                (&json!("done"), &json!("bob")),
+                "{confirmed:?}"
+            );
+        }
+        made.push(id);
+    }
+    assert_eq!(api.get(CHANGES, &ann).await.json["changes"], json!([]));
+    let all = api.get(&format!("{CHANGES}?with_closed=true&limit=100"), &ann).await;
+    let ids: Vec<&str> = all.json["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| change["change_id"].as_str().unwrap())
+        .collect();
+    made.reverse();
+    assert_eq!(ids, made, "newest first");
+    assert!(!all.json.to_string().contains(&one_hash), "no hash of a key");
+
+    let account = api.get("/operator/v1/tenants/acme/accounts/acc-1", &bob).await.json;
+    assert_eq!(
+        (&account["available_minor"], &account["status"]),
+        (&json!(1_250), &json!("active")),
+        "{account}"
+    );
+    let limits = api.get("/operator/v1/limits", &bob).await.json;
+    assert_eq!(
+        (&limits["limits"][0]["per_day_minor"], &limits["limits"][0]["set_by"]),
+        (&json!(10_000), &json!("bob")),
+        "{limits}"
+    );
+    let switches = api.get("/operator/v1/kill-switches?with_lifted=true", &bob).await.json;
+    assert_eq!(switches["kill_switches"][1]["lifted_by"], "bob", "{switches}");
+    let keys = api.get("/operator/v1/api-keys?tenant_id=acme", &bob).await.json;
+    let keys: Vec<_> = keys["api_keys"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|key| (key["key_id"].clone(), key["status"].clone()))
+        .collect();
+    assert_eq!(keys, [(json!(one), json!("active")), (json!(two), json!("revoked"))]);
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_invalid_change_is_answered_with_what_to_send(_: PgPoolOptions, connect: PgConnectOptions) {
+    let api = Api::new(connect, json!({})).await;
+    api.create("ann", PASSWORD, &[OperatorRole::Operator]).await;
+    let ann = api.log_in("ann").await;
+    let fund = |amount: Value, currency: &str| json!({"kind": "fund_account", "tenant_id": "acme", "account_id": "acc-1", "amount": amount, "currency": currency});
+    let create = |hash: &str, scopes: Value, days: i64| {
+        json!({"kind": "create_api_key", "key_id": "pk_000000000000", "key_sha256": hash, "tenant_id": "acme", "client_id": "shop",
+            "scopes": scopes, "expires_in_days": days})
+    };
+    let hash = "0".repeat(64);
+    for (change, status, code) in [
+        (json!({"kind": "steal"}), 400, "malformed_json"),
+        (json!({"kind": "lift_kill_switch", "kill_switch_id": 1, "by": "bob"}), 400, "malformed_json"),
+        (json!({"kind": "freeze_account", "tenant_id": "acme", "account_id": "a b"}), 400, "malformed_json"),
+        (fund(json!(12.5), "EUR"), 400, "malformed_json"),
+        (fund(json!("0.00"), "EUR"), 422, "invalid_amount"),
+        (fund(json!("1.001"), "EUR"), 422, "invalid_amount"),
+        (fund(json!("1.00"), "EURO"), 422, "invalid_currency"),
+        (fund(json!("1.00"), "EUR"), 409, "change_refused"),
+        (json!({"kind": "activate_kill_switch"}), 422, "invalid_change"),
+        (json!({"kind": "activate_kill_switch", "switch": "mock", "currency": "EUR"}), 422, "invalid_change"),
+        (
+            json!({"kind": "activate_kill_switch", "currency": "EUR", "destination_prefix": "F R"}),
+            422,
+            "invalid_change",
+        ),
+        (json!({"kind": "set_limit", "currency": "EUR"}), 422, "invalid_change"),
+        (
+            json!({"kind": "set_limit", "tenant_id": "acme", "currency": "EUR", "per_day_count": -1}),
+            422,
+            "invalid_change",
+        ),
+        (json!({"kind": "set_limit", "tenant_id": "nobody", "currency": "EUR"}), 409, "change_refused"),
+        (create("00", json!(["pay"]), 1), 422, "invalid_change"),
+        (create(&hash, json!([]), 1), 422, "invalid_change"),
+        (create(&hash, json!(["all"]), 1), 422, "invalid_change"),
+        (create(&hash, json!(["pay"]), 0), 422, "invalid_change"),
+    ] {
+        let refused = api.post(CHANGES, &ann, json!({"change": change, "reason": "r"})).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.json["code"].as_str()),
+            (status, Some(code)),
+            "{change}: {refused:?}"
+        );
+    }
+    let unreasoned = json!({"change": {"kind": "activate_kill_switch", "switch": "mock"}, "reason": " "});
+    api.post(CHANGES, &ann, unreasoned).await.assert_problem(422, "text_invalid");
+    assert_eq!(api.get(&format!("{CHANGES}?with_closed=true"), &ann).await.json["changes"], json!([]));
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]

@@ -157,12 +157,12 @@ BEGIN
                     (a ->> 'per_day_minor')::bigint, (a ->> 'per_day_count')::bigint, by_operator, why);
     ELSIF change_kind = 'create_api_key' THEN
         INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes, expires_at)
-            VALUES (a ->> 'key_id', hash, a ->> 'prefix', a ->> 'tenant_id', a ->> 'client_id',
+            VALUES (a ->> 'key_id', hash, a ->> 'key_id', a ->> 'tenant_id', a ->> 'client_id',
                     ARRAY(SELECT jsonb_array_elements_text(a -> 'scopes')), now() + (a ->> 'lifetime_s')::bigint * interval '1 second');
     ELSIF change_kind = 'rotate_api_key' THEN
         -- The successor has the client, the scopes and the lifetime.
         INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes, expires_at)
-            SELECT a ->> 'successor_id', hash, a ->> 'prefix', tenant_id, client_id, scopes, now() + (expires_at - created_at)
+            SELECT a ->> 'successor_id', hash, a ->> 'successor_id', tenant_id, client_id, scopes, now() + (expires_at - created_at)
             FROM api_keys WHERE id = a ->> 'key_id';
         UPDATE api_keys SET rotated_to = a ->> 'successor_id',
                expires_at = least(expires_at, clock_timestamp() + (a ->> 'overlap_s')::bigint * interval '1 second')

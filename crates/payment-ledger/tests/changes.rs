@@ -103,7 +103,7 @@ fn eur(minor: i64) -> Money {
 
 fn key(digit: char) -> ChangedKey {
     let id = KeyId::new(format!("pk_{}", digit.to_string().repeat(12))).unwrap();
-    ChangedKey { prefix: id.to_string(), id, hash: [u8::try_from(digit).unwrap(); 32] }
+    ChangedKey { id, hash: [u8::try_from(digit).unwrap(); 32] }
 }
 
 #[track_caller]

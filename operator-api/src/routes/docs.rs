@@ -18,6 +18,8 @@ use utoipa::{Modify, OpenApi};
         (name = "sessions", description = "Log in and out"),
         (name = "decisions", description = "Payments that wait, and decisions about them; what moves money takes two operators"),
         (name = "exceptions", description = "Recorded contradictions, and decisions about them"),
+        (name = "changes", description = "What operators do to accounts, limits, kill switches and API keys; what lets money move takes two operators"),
+        (name = "settings", description = "Accounts, limits, kill switches and API keys as they are"),
     ),
     components(schemas(ProblemDocument)),
     modifiers(&SessionToken),
@@ -76,5 +78,8 @@ fn complete_operation(operation: &mut Operation) {
         add("415", "unsupported_media_type: the body is not application/json");
     }
     add("500", "internal: an error on our side; a repeat is safe");
-    add("503", "store_unavailable, request_timeout: repeat the same request, which records a decision once");
+    add(
+        "503",
+        "store_unavailable, request_timeout: repeat the same request, which records a decision or a change once",
+    );
 }

@@ -1,7 +1,9 @@
 //! One file per subject.
 
+pub(crate) mod changes;
 pub(crate) mod decisions;
 pub(crate) mod docs;
 pub(crate) mod exceptions;
 pub(crate) mod payments;
 pub(crate) mod sessions;
+pub(crate) mod settings;

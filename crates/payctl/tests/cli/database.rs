@@ -40,7 +40,7 @@ async fn payctl_names_an_unreachable_or_outdated_database() {
     let scratch = ScratchDatabase::migrated().await;
     let pool = PgPool::connect(scratch.url()).await.unwrap();
     // The newest migration creates this index.
-    sqlx::query("DROP INDEX operator_sessions_by_operator").execute(&pool).await.unwrap();
+    sqlx::query("DROP INDEX changes_by_time").execute(&pool).await.unwrap();
     let output = payctl(&["demo", "--database-url", scratch.url()]).await.refused();
     assert!(output.contains("run: payctl migrate"), "{output}");
 }

@@ -110,10 +110,8 @@ pub enum Change {
 /// A key that is yet to be created. The key itself stays with who generated it, and authenticates nobody before the change is confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedKey {
-    /// Its public id.
+    /// Its public id, the readable beginning of the key.
     pub id: KeyId,
-    /// Recognisable prefix, too short to guess the rest from.
-    pub prefix: String,
     /// SHA-256 of the key.
     pub hash: [u8; 32],
 }
@@ -161,11 +159,11 @@ impl Change {
                 })
             }
             Self::CreateApiKey { key, tenant, client, scopes, lifetime_s } => json!({
-                "key_id": key.id, "prefix": key.prefix, "tenant_id": tenant, "client_id": client, "scopes": scopes.words(),
+                "key_id": key.id, "tenant_id": tenant, "client_id": client, "scopes": scopes.words(),
                 "lifetime_s": lifetime_s,
             }),
             Self::RotateApiKey { key_id, successor, overlap_s } => json!({
-                "key_id": key_id, "successor_id": successor.id, "prefix": successor.prefix, "overlap_s": overlap_s,
+                "key_id": key_id, "successor_id": successor.id, "overlap_s": overlap_s,
             }),
             Self::RevokeApiKey { key_id } => json!({"key_id": key_id}),
         }
