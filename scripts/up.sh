@@ -78,6 +78,7 @@ up() {
   start_broker "$nats_port" "$broker_folder"
   start_services
   make_demo_payment "$destination_account"
+  make_demo_deposit
   if [ "$kind" = once ]; then
     make_demo_payment "$sepa_account"
     return 0
@@ -307,6 +308,28 @@ make_demo_payment() {
   log_note "$(PAYMENTS_DATABASE__URL=$owner_url "$programs/payctl" worker "$payment_id" 2>>"$log")"
 }
 
+# Two operators pay the amount back in: one proposes the deposit, the other one confirms it; each acts in a session of its own.
+make_demo_deposit() {
+  local log=$log_dir/operators.log operator change password
+  password=$(json_text operator_password "$log_dir/demo.json")
+  log_step "operators ann and bob pay 12.50 EUR into $source_account"
+  for operator in ann bob; do
+    printf '%s\n' "$password" |
+      "$programs/payctl" login "$operator" --operator-api "$operator_api" --session "$run_dir/$operator.session" >>"$log" 2>&1 ||
+      fail_with_log operators "operator $operator cannot log in at $operator_api"
+  done
+  "$programs/payctl" accounts fund "$source_account" --amount 12.50 --reason "the demo's payment" --session "$run_dir/ann.session" >>"$log" 2>&1 ||
+    fail_with_log operators "the deposit was not proposed"
+  change=$(grep -oE 'chg_[0-9a-f]{20}' "$log" | tail -n 1)
+  log_note "ann proposed change $change; nothing is paid in yet"
+  "$programs/payctl" changes confirm "$change" --reason "seen" --session "$run_dir/bob.session" >>"$log" 2>&1 ||
+    fail_with_log operators "the deposit was not confirmed"
+  log_note "bob confirmed it: $("$programs/payctl" accounts show "$source_account" --session "$run_dir/bob.session" | tail -n 1 | tr -s ' ')"
+  for operator in ann bob; do
+    "$programs/payctl" logout --session "$run_dir/$operator.session" >>"$log" 2>&1 || fail_with_log operators "operator $operator cannot log out"
+  done
+}
+
 print_addresses() {
   local ui=http://127.0.0.1:$temporal_ui_port/namespaces/default/workflows
   cat <<TEXT
@@ -328,7 +351,7 @@ $(printf '                                    http://%s/metrics\n' "${worker_add
 
   For payctl in a second terminal:
 
-    export PATH="$programs:\$PATH" PAYMENTS_CONFIG=${PAYMENTS_CONFIG#"$root"/} PAYMENTS_API_URL=$api \\
+    export PATH="$programs:\$PATH" PAYMENTS_CONFIG=${PAYMENTS_CONFIG#"$root"/} PAYMENTS_API_URL=$api PAYCTL_OPERATOR_API=$operator_api \\
       PAYMENTS_DATABASE__URL=$owner_url PAYMENTS_TEMPORAL__ADDRESS=$PAYMENTS_TEMPORAL__ADDRESS \\
       PAYMENTS_SWITCHES__MOCK__BASE_URL=$mock_switch PAYMENTS_SWITCHES__SEPA__BASE_URL=$sepa_switch $(env | grep '^PAYMENTS_SWITCHES__MOCK__PROFILE__' | sort | tr '\n' ' ')
 

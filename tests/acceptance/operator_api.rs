@@ -83,14 +83,10 @@ async fn two_operators_decide_a_payment_over_the_operators_api() -> anyhow::Resu
     let payment = system.pay("5.00").await?;
     let id = payment.payment_id.as_str();
     system.wait_for_state(id, "submitted").await?;
-    let set_status = async |status: &str| {
-        let sql = "UPDATE accounts SET status = $1 WHERE account_id = $2";
-        sqlx::query(sql).bind(status).bind(ALICE).execute(&system.database.pool).await
-    };
-    set_status("frozen").await?;
+    system.set_account_status(ALICE, "frozen").await?;
     system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.wait_for_state(id, "needs_operator").await?;
-    set_status("active").await?;
+    system.set_account_status(ALICE, "active").await?;
 
     let waiting = bank.get("payments/waiting?waiting_s=0", &bob).await?;
     assert_eq!(waiting["payments"][0]["payment_id"], id);

@@ -8,18 +8,9 @@ use testkit::{System, SystemOptions};
 async fn settle_on_frozen_account(system: &System) -> anyhow::Result<testkit::system::AcceptedPayment> {
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
-    set_status(system, "frozen").await?;
+    system.set_account_status(ALICE, "frozen").await?;
     system.switch.finish_transfer(&payment.reference, "settle").await?;
     Ok(payment)
-}
-
-async fn set_status(system: &System, status: &str) -> anyhow::Result<()> {
-    sqlx::query("UPDATE accounts SET status = $2 WHERE account_id = $1")
-        .bind(ALICE)
-        .bind(status)
-        .execute(&system.database.pool)
-        .await?;
-    Ok(())
 }
 
 #[tokio::test]
@@ -50,7 +41,7 @@ async fn s0_10_a_payment_with_a_refused_recall_needs_an_operator() -> anyhow::Re
     let payment = settle_on_frozen_account(&system).await?;
     system.wait_for_state(&payment.payment_id, "needs_operator").await?;
     // The recorded refusal of the debit is final, also after the freeze is lifted.
-    set_status(&system, "active").await?;
+    system.set_account_status(ALICE, "active").await?;
     system.switch.send_callback(&payment.reference, json!({"status": "SUCCESS"})).await?;
     assert_eq!(system.payment(&payment.payment_id).await?["status"], "needs_operator");
     assert_eq!(system.operator_reason(&payment.payment_id).await?.as_deref(), Some("recall_refused"));

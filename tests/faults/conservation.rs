@@ -60,10 +60,7 @@ async fn compensate(system: &System, account: &str) -> anyhow::Result<Compensate
     for payment in [&held.rejected, &held.recalled] {
         system.wait_for_state(&payment.payment_id, "submitted").await?;
     }
-    sqlx::query("UPDATE accounts SET status = 'frozen' WHERE account_id = $1")
-        .bind(account)
-        .execute(&system.database.pool)
-        .await?;
+    system.set_account_status(account, "frozen").await?;
     system.switch.send_callback(&held.rejected.reference, json!({"status": "FAILURE"})).await?;
     system.switch.finish_transfer(&held.recalled.reference, "settle").await?;
     for payment in [&held.refused, &held.timed_out, &held.rejected] {

@@ -93,10 +93,7 @@ async fn s1_4_a_hung_switch_does_not_delay_the_shutdown_of_a_worker() -> anyhow:
     for payment in [&cancelled, &recalled] {
         system.wait_for_state(&payment.payment_id, "submitted").await?;
     }
-    sqlx::query("UPDATE accounts SET status = 'frozen' WHERE account_id = $1")
-        .bind(ALICE)
-        .execute(&system.database.pool)
-        .await?;
+    system.set_account_status(ALICE, "frozen").await?;
     system.switch.finish_transfer(&recalled.reference, "settle").await?;
     system.cancel(&cancelled.payment_id).await?.error_for_status()?;
     wait_until_held(&system, &recalled, "recall", 0).await?;

@@ -23,9 +23,7 @@ async fn charged_to_the_bank(
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
     let id = system.transfer_name(&payment.payment_id).await?;
-    sqlx::query("UPDATE accounts SET status = 'frozen' WHERE account_id = 'ALICE'")
-        .execute(&system.database.pool)
-        .await?;
+    system.set_account_status("ALICE", "frozen").await?;
     let settled = || async {
         Ok((system.switch.transfer_status(&id).await?.as_deref() == Some("SETTLED")).then_some(()))
     };

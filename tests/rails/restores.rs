@@ -118,9 +118,7 @@ async fn i27_i28_a_claim_that_cannot_be_collected_stands_and_stops_new_payments(
     let problem: serde_json::Value = refused.json().await?;
     assert_eq!(problem["code"], "switch_stopped");
 
-    sqlx::query("UPDATE accounts SET status = 'frozen' WHERE account_id = 'ALICE'")
-        .execute(&system.database.pool)
-        .await?;
+    system.set_account_status("ALICE", "frozen").await?;
     system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(entries(&system, &payment).await?, ["reserve", "advance", "debit"]);

@@ -180,10 +180,7 @@ async fn act(system: &System, path: &Path, payment: &AcceptedPayment, mode: Mode
         "customer_cancelled" => Ok(system.cancel(id).await?.error_for_status().map(drop)?),
         "settled_while_cancelling" => settle_while_cancelling(system, payment, mode).await,
         "recalled" | "recall_refused" => {
-            sqlx::query("UPDATE accounts SET status = 'frozen' WHERE account_id = $1")
-                .bind(path.name)
-                .execute(&system.database.pool)
-                .await?;
+            system.set_account_status(path.name, "frozen").await?;
             system.switch.finish_transfer(reference, "settle").await
         }
         "settled_awaiting_operator" => {

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use payment_ledger::Ledger;
-use payment_ledger::access::api_keys::{Caller, NewKey, Scopes, SuccessorKey};
+use payment_ledger::access::api_keys::{Caller, NewKey, Scopes};
 use payment_protocol::ids::KeyId;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
@@ -56,9 +56,9 @@ impl ApiKey {
         NewKey { id: &self.id, hash: &self.hash, prefix: &self.prefix, caller, scopes, lifetime_s }
     }
 
-    /// The record to store as another key's successor.
-    pub(crate) fn successor(&self) -> SuccessorKey<'_> {
-        SuccessorKey { id: &self.id, hash: &self.hash, prefix: &self.prefix }
+    /// The SHA-256 of the key, in hexadecimal digits.
+    pub(crate) fn sha256(&self) -> String {
+        self.hash.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

@@ -1,7 +1,6 @@
 //! JSON documents of ledger records (`--json`), and the formatting of amounts, actions and decision outcomes.
 //! Scripts depend on the field names.
 
-use payment_ledger::access::api_keys::KeyView;
 use payment_ledger::operator::decisions::DecisionView;
 use payment_ledger::reads::queues::{ExceptionView, StuckPayment};
 use payment_ledger::reads::view::PaymentView;
@@ -64,22 +63,6 @@ pub(crate) fn payment(payment: &PaymentView) -> Value {
         "accepted_at": payment.accepted_at,
         "updated_at": payment.updated_at,
         "ended_at": payment.ended_at,
-    })
-}
-
-/// An API key, without the key and its hash.
-pub(crate) fn api_key(key: &KeyView) -> Value {
-    json!({
-        "id": key.id,
-        "prefix": key.prefix,
-        "tenant": key.caller.tenant,
-        "client": key.caller.client,
-        "scopes": key.scopes.words(),
-        "status": key.status.as_str(),
-        "created_at": key.created_at,
-        "expires_at": key.expires_at,
-        "revoked_at": key.revoked_at,
-        "rotated_to": key.rotated_to,
     })
 }
 

@@ -1,7 +1,7 @@
 //! `payctl`: the command line of operators and developers.
 //!
-//! `migrate`, `demo`, `operators`, `keys`, `accounts`, `ledger`, `limits`, `webhooks`, `kill-switch`, `audit` and
-//! `temporal-namespace` open the database as its owner; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `restore-check`, `show`, `worker`, `decide`, `switch` and `codec-server` use the service's
+//! `migrate`, `demo`, `operators`, `ledger`, `webhooks`, `audit` and `temporal-namespace` open the database as its owner; `accounts`, `limits`,
+//! `kill-switch`, `keys` and `changes` act at operator-api in the session of `login`; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `restore-check`, `show`, `worker`, `decide`, `switch` and `codec-server` use the service's
 //! configuration; `pay` and `listen` call the HTTP API as a customer; `trigger`
 //! does both and kills workers of this machine. Results go to stdout, remarks and errors to stderr. The
 //! command line starts no process, and moves money only through the ledger's deposits and operator decisions and
@@ -10,7 +10,7 @@
 //! | module | responsibility |
 //! |---|---|
 //! | `commands` | arguments and output, one file per command |
-//! | `config`, `database`, `api` | connections of a command |
+//! | `config`, `database`, `api`, `operator_api` | connections of a command |
 //! | `explain` | one payment in the ledger, Temporal and the switch, and its invariants |
 //! | `probe` | measure a switch's capabilities and assess its profile |
 //! | `api_key` | generate API keys |
@@ -27,6 +27,7 @@ mod document;
 #[cfg(test)]
 mod documented_commands;
 mod explain;
+mod operator_api;
 mod outcome;
 mod output;
 mod probe;
@@ -39,9 +40,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    accounts, audit, codec_server, completions, decide, demo, events, exceptions, keys, kill_switch, ledger,
-    limits, list, listen, migrate, operators, pay, reconcile, restore_check, show, stuck, switch,
-    temporal_namespace, trigger, webhooks, worker,
+    accounts, audit, changes, codec_server, completions, decide, demo, events, exceptions, keys, kill_switch,
+    ledger, limits, list, listen, login, migrate, operators, pay, reconcile, restore_check, show, stuck,
+    switch, temporal_namespace, trigger, webhooks, worker,
 };
 use crate::outcome::CommandOutcome;
 use crate::output::{Output, OutputError};
@@ -65,6 +66,10 @@ enum Command {
     Demo(demo::Args),
     #[command(subcommand)]
     Operators(operators::Command),
+    Login(login::LoginArgs),
+    Logout(login::LogoutArgs),
+    #[command(subcommand)]
+    Changes(changes::Command),
     #[command(subcommand)]
     Keys(keys::Command),
     #[command(subcommand)]
@@ -119,6 +124,9 @@ async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOu
         Command::Migrate(args) => migrate::run(args, out).await,
         Command::Demo(args) => demo::run(args, out).await,
         Command::Operators(command) => operators::run(command, out).await,
+        Command::Login(args) => login::log_in(args, out).await,
+        Command::Logout(args) => login::log_out(args, out).await,
+        Command::Changes(command) => changes::run(command, out).await,
         Command::Keys(command) => keys::run(command, out).await,
         Command::Accounts(command) => accounts::run(command, out).await,
         Command::Ledger(command) => ledger::run(command, out).await,

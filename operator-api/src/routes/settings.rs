@@ -214,6 +214,8 @@ pub(crate) async fn list_kill_switches(
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ApiKeyDocument {
     key_id: String,
+    /// The readable beginning of the key.
+    prefix: String,
     tenant_id: String,
     client_id: String,
     /// `pay`, `read` and `webhooks`.
@@ -240,6 +242,7 @@ impl From<KeyView> for ApiKeyDocument {
     fn from(key: KeyView) -> Self {
         Self {
             key_id: key.id.to_string(),
+            prefix: key.prefix,
             tenant_id: key.caller.tenant.to_string(),
             client_id: key.caller.client.to_string(),
             scopes: key.scopes.words(),

@@ -2,6 +2,7 @@
 
 use reqwest::StatusCode;
 
+use super::Service;
 use super::documents::ProblemDocument;
 use crate::output::escape_control;
 
@@ -16,31 +17,35 @@ const SUSPENDED: [&str; 2] = ["switch_stopped", "corridor_stopped"];
 pub(crate) enum ApiError {
     /// No connection: nothing was sent.
     #[error(
-        "no connection to the payments API at {url}, so nothing was sent; check --url (PAYMENTS_API_URL) and that payments-api runs"
+        "no connection to the {} at {url}, so nothing was sent; check {} and that {} runs", service.name, service.setting, service.process
     )]
     Unreachable {
+        service: &'static Service,
         url: String,
         #[source]
         source: reqwest::Error,
     },
     /// The request was sent at least in part; the response is lost or late.
-    #[error("the payments API at {url} did not respond to the request; the request may have taken effect")]
+    #[error("the {} at {url} did not respond to the request; the request may have taken effect", service.name)]
     NoResponse {
+        service: &'static Service,
         url: String,
         #[source]
         source: reqwest::Error,
     },
     /// The API answered with an error status.
-    #[error("the payments API refused the request with {status}: {message}")]
+    #[error("the {} refused the request with {status}: {message}", service.name)]
     Refused {
+        service: &'static Service,
         status: StatusCode,
         message: String,
         /// The problem says that nothing was done, in spite of a status that leaves it open.
         is_without_effect: bool,
     },
     /// The API answered with success and a body that cannot be parsed.
-    #[error("the response of {url} is not a document of the payments API; check --url (PAYMENTS_API_URL)")]
+    #[error("the response of {url} is not a document of the {}; check {}", service.name, service.setting)]
     Unreadable {
+        service: &'static Service,
         url: String,
         #[source]
         source: serde_json::Error,
@@ -48,17 +53,17 @@ pub(crate) enum ApiError {
 }
 
 impl ApiError {
-    pub(super) fn no_response(url: &str, source: reqwest::Error) -> Self {
+    pub(super) fn no_response(service: &'static Service, url: &str, source: reqwest::Error) -> Self {
         // The message names the address already.
         let (url, source) = (url.to_owned(), source.without_url());
         match source.is_connect() {
-            true => Self::Unreachable { url, source },
-            false => Self::NoResponse { url, source },
+            true => Self::Unreachable { service, url, source },
+            false => Self::NoResponse { service, url, source },
         }
     }
 
     /// Reads a problem document; any other body is quoted.
-    pub(super) fn refused(status: StatusCode, body: &str) -> Self {
+    pub(super) fn refused(service: &'static Service, status: StatusCode, body: &str) -> Self {
         let problem: ProblemDocument = serde_json::from_str(body).unwrap_or_default();
         let text = problem.detail.or(problem.title);
         let is_without_effect = problem.code.as_deref().is_some_and(|code| SUSPENDED.contains(&code));
@@ -67,7 +72,7 @@ impl ApiError {
             (Some(text), None) | (None, Some(text)) => text,
             (None, None) => body.chars().take(EXCERPT_CHARS_MAX).collect(),
         };
-        Self::Refused { status, message: escape_control(&message), is_without_effect }
+        Self::Refused { service, status, message: escape_control(&message), is_without_effect }
     }
 
     /// Whether a request that changes state may have taken effect nevertheless.
@@ -98,9 +103,11 @@ impl ApiError {
 mod tests {
     use super::*;
 
+    const SERVICE: Service = Service { name: "payments API", setting: "s", process: "p" };
+
     #[test]
     fn payctl_shows_the_problem_text_of_a_request_that_the_api_refused() {
-        let refused = |body: &str| ApiError::refused(StatusCode::UNPROCESSABLE_ENTITY, body);
+        let refused = |body: &str| ApiError::refused(&SERVICE, StatusCode::UNPROCESSABLE_ENTITY, body);
         let shown = [
             (
                 r#"{"code":"no_route","title":"t","detail":"no switch serves X"}"#,
@@ -126,7 +133,7 @@ mod tests {
             (429, false, true),
             (503, true, true),
         ] {
-            let error = ApiError::refused(StatusCode::from_u16(status).unwrap(), "{}");
+            let error = ApiError::refused(&SERVICE, StatusCode::from_u16(status).unwrap(), "{}");
             assert_eq!(
                 (error.may_have_taken_effect(), error.is_transient()),
                 (may_have_taken_effect, transient),
@@ -135,7 +142,7 @@ mod tests {
         }
         for code in SUSPENDED {
             let body = format!(r#"{{"code":"{code}"}}"#);
-            let stopped = ApiError::refused(StatusCode::SERVICE_UNAVAILABLE, &body);
+            let stopped = ApiError::refused(&SERVICE, StatusCode::SERVICE_UNAVAILABLE, &body);
             assert!(!stopped.may_have_taken_effect() && stopped.is_transient(), "{code}");
         }
     }

@@ -1,44 +1,53 @@
 //! `payctl accounts`: customers' accounts in the ledger.
 
-use anyhow::Context as _;
-use idempotency::IdempotencyKey;
 use iso_currency::Currency;
-use payment_ledger::Ledger;
-use payment_ledger::accounts::{Account, AccountStatus};
+use payment_ledger::accounts::Account;
 use payment_protocol::ids::{AccountId, TenantId};
-use payment_protocol::money::{Money, format_major, parse_currency};
+use payment_protocol::money::{format_major, parse_currency};
+use serde_json::{Value, json};
 
-use crate::database::DatabaseArgs;
+use crate::operator_api::{AccountDocument, OperatorClient, ReasonArgs, SessionArgs, note_waiting};
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{Align, Table};
 
-/// Open, fund, freeze, unfreeze and show customers' accounts
+/// Open, fund, freeze, unfreeze and show customers' accounts; a deposit and an unfreeze take two operators
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Open an account; an account that is open already stays unchanged
+    /// Open an account without money
     Open {
         #[command(flatten)]
         account: AccountArgs,
+        #[command(flatten)]
+        reason: ReasonArgs,
         /// Currency of the account, an ISO 4217 code like EUR
         #[arg(long, value_parser = parse_currency)]
         currency: Currency,
     },
-    /// Deposit an amount into an account, in the account's currency
+    /// Propose to deposit an amount into an account; another operator confirms it
     Fund {
         #[command(flatten)]
         account: AccountArgs,
-        /// Amount to deposit, as a decimal in major units like 12.50; greater than zero
+        #[command(flatten)]
+        reason: ReasonArgs,
+        /// Amount to deposit in the account's currency, as a decimal in major units like 12.50; greater than zero
         #[arg(long, allow_negative_numbers = true)]
         amount: String,
-        /// Idempotency key of the deposit: a repeat with the same key does not deposit again [default: a new key]
-        #[arg(long, value_name = "KEY", value_parser = super::key)]
-        idempotency_key: Option<IdempotencyKey>,
     },
     /// Freeze an account: no payment is reserved in it or debited from it
-    Freeze(AccountArgs),
-    /// Unfreeze an account: payments are reserved and debited again
-    Unfreeze(AccountArgs),
+    Freeze {
+        #[command(flatten)]
+        account: AccountArgs,
+        #[command(flatten)]
+        reason: ReasonArgs,
+    },
+    /// Propose to unfreeze an account, so that payments are reserved and debited again; another operator confirms it
+    Unfreeze {
+        #[command(flatten)]
+        account: AccountArgs,
+        #[command(flatten)]
+        reason: ReasonArgs,
+    },
     /// Show an account's available and held amounts
     Show(AccountArgs),
 }
@@ -47,7 +56,7 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 pub(crate) struct AccountArgs {
     #[command(flatten)]
-    database: DatabaseArgs,
+    session: SessionArgs,
     /// Tenant that owns the account
     #[arg(long, default_value = "demo", value_parser = super::id::<TenantId>)]
     tenant: TenantId,
@@ -56,98 +65,76 @@ pub(crate) struct AccountArgs {
     id: AccountId,
 }
 
+impl AccountArgs {
+    async fn read(&self, client: &OperatorClient) -> anyhow::Result<AccountDocument> {
+        let path = format!("tenants/{}/accounts/{}", self.tenant, self.id);
+        Ok(client.get(&path).await?.document)
+    }
+
+    fn change(&self, kind: &str) -> Value {
+        json!({"kind": kind, "tenant_id": self.tenant, "account_id": self.id})
+    }
+}
+
 pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
-    let account = match command {
-        Command::Open { account: args, currency } => {
-            let ledger = args.database.ledger().await?;
-            open(&ledger, &args.tenant, &args.id, currency).await?
+    match command {
+        Command::Open { account, reason, currency } => {
+            let mut change = account.change("open_account");
+            change["currency"] = currency.code().into();
+            make(&account, change, &reason, out).await?;
         }
-        Command::Fund { account: args, amount, idempotency_key } => {
-            fund(args, &amount, idempotency_key, out).await?
+        Command::Fund { account, reason, amount } => {
+            let mut change = account.change("fund_account");
+            change["currency"] = account.read(&account.session.client()?).await?.currency.into();
+            change["amount"] = amount.into();
+            make(&account, change, &reason, out).await?;
         }
-        Command::Freeze(args) => set_status(args, AccountStatus::Frozen).await?,
-        Command::Unfreeze(args) => set_status(args, AccountStatus::Active).await?,
-        Command::Show(args) => read(&args.database.ledger().await?, &args.tenant, &args.id).await?,
-    };
-    out.write_line(table([&account])?)?;
+        Command::Freeze { account, reason } => {
+            make(&account, account.change("freeze_account"), &reason, out).await?;
+        }
+        Command::Unfreeze { account, reason } => {
+            make(&account, account.change("unfreeze_account"), &reason, out).await?;
+        }
+        Command::Show(account) => show(&account, &account.session.client()?, out).await?,
+    }
     Ok(CommandOutcome::Success)
 }
 
-/// Opens an account and checks its tenant and currency.
-///
-/// # Errors
-/// The id is taken by another tenant or currency, or the ledger does not answer.
-pub(crate) async fn open(
-    ledger: &Ledger,
-    tenant: &TenantId,
-    account: &AccountId,
-    currency: Currency,
-) -> anyhow::Result<Account> {
-    ledger.open_account(tenant, account, currency).await?;
-    let opened = ledger.account(tenant, account).await?;
-    let opened =
-        opened.with_context(|| format!("account {account} belongs to another tenant; choose another id"))?;
-    anyhow::ensure!(
-        opened.currency == currency.code(),
-        "account {account} exists already in {}; choose another id",
-        opened.currency
-    );
-    Ok(opened)
-}
-
-/// Deposits an amount once per account and `key`. Returns whether this call deposited it.
-///
-/// # Errors
-/// The ledger refuses or does not answer.
-pub(crate) async fn deposit(
-    ledger: &Ledger,
-    account: &AccountId,
-    money: Money,
-    key: &str,
-) -> anyhow::Result<bool> {
-    // The prefix keeps deposits apart from other operations' keys.
-    Ok(ledger.fund(account, money, &format!("fund:{account}:{key}")).await?)
-}
-
-async fn fund(
-    args: AccountArgs,
-    amount: &str,
-    key: Option<IdempotencyKey>,
+async fn make(
+    account: &AccountArgs,
+    change: Value,
+    reason: &ReasonArgs,
     out: &mut Output<'_>,
-) -> anyhow::Result<Account> {
-    let ledger = args.database.ledger().await?;
-    let account = read(&ledger, &args.tenant, &args.id).await?;
-    let money = Money::parse_major(amount, parse_currency(&account.currency)?)?;
-    let key = key.map_or_else(super::new_key, Ok)?;
-    let is_new = deposit(&ledger, &args.id, money, key.as_str()).await.with_context(|| {
-        format!("the deposit may have been made; repeat the command with --idempotency-key {key}, which cannot deposit twice")
-    })?;
-    if !is_new {
-        out.write_line(format_args!(
-            "nothing deposited: deposit {key} to account {} was made before",
-            args.id
-        ))?;
+) -> anyhow::Result<()> {
+    let client = account.session.client()?;
+    let change = client.change(change, reason).await?;
+    if !note_waiting(&change, out)? {
+        show(account, &client, out).await?;
     }
-    read(&ledger, &args.tenant, &args.id).await
+    Ok(())
 }
 
-async fn set_status(args: AccountArgs, status: AccountStatus) -> anyhow::Result<Account> {
-    let ledger = args.database.ledger().await?;
-    read(&ledger, &args.tenant, &args.id).await?;
-    ledger.set_account_status(&args.id, status).await?;
-    read(&ledger, &args.tenant, &args.id).await
+async fn show(account: &AccountArgs, client: &OperatorClient, out: &mut Output<'_>) -> anyhow::Result<()> {
+    Ok(out.write_line(table([&account.read(client).await?])?)?)
 }
 
-async fn read(ledger: &Ledger, tenant: &TenantId, account: &AccountId) -> anyhow::Result<Account> {
-    let account_row = ledger.account(tenant, account).await?;
-    account_row.with_context(|| format!("tenant {tenant} has no account {account}; check --tenant"))
+impl From<Account> for AccountDocument {
+    fn from(account: Account) -> Self {
+        Self {
+            account_id: account.account_id,
+            currency: account.currency,
+            status: account.status,
+            available_minor: account.available_minor,
+            held_minor: account.held_minor,
+        }
+    }
 }
 
 /// A table of accounts with their balances.
 ///
 /// # Errors
 /// A stored currency is not an ISO 4217 code.
-pub(crate) fn table<'a>(accounts: impl IntoIterator<Item = &'a Account>) -> anyhow::Result<Table<4>> {
+pub(crate) fn table<'a>(accounts: impl IntoIterator<Item = &'a AccountDocument>) -> anyhow::Result<Table<4>> {
     let (left, right) = (Align::Left, Align::Right);
     let mut table = Table::new([("account", left), ("available", right), ("held", right), ("status", left)]);
     for account in accounts {
@@ -165,7 +152,7 @@ mod tests {
 
     #[test]
     fn payctl_prints_a_balance_with_the_decimals_of_its_currency() {
-        let account = |id: &str, currency: &str, minor| Account {
+        let account = |id: &str, currency: &str, minor| AccountDocument {
             account_id: id.into(),
             currency: currency.into(),
             status: "active".into(),

@@ -1,10 +1,10 @@
 //! `payctl demo`: accounts, an API key and two operators to try the service. Idempotent: each account is funded once.
 
+use anyhow::Context as _;
 use iso_currency::Currency;
 use payment_ledger::Ledger;
 use payment_ledger::access::api_keys::Caller;
 use payment_ledger::access::operators::{NewOperatorOutcome, OperatorRole, Password};
-use payment_ledger::accounts::Account;
 use payment_protocol::ids::{AccountId, ClientId, TenantId};
 use payment_protocol::money::{Money, format_major, parse_currency};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -14,6 +14,7 @@ use service_kit::published::{self, DEMO_API_KEY, DEMO_OPERATOR_PASSWORD};
 use super::accounts;
 use crate::api_key;
 use crate::database::DatabaseArgs;
+use crate::operator_api::AccountDocument;
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{Align, Table};
@@ -93,10 +94,16 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     let mut opened = Vec::with_capacity(ACCOUNTS.len());
     for (id, currency, opening_minor) in ACCOUNTS {
         let account = AccountId::new(id)?;
-        accounts::open(&ledger, &caller.tenant, &account, currency).await?;
+        ledger.open_account(&caller.tenant, &account, currency).await?;
         let money = Money::from_minor(opening_minor, currency)?;
-        accounts::deposit(&ledger, &account, money, DEPOSIT).await?;
-        opened.push(accounts::open(&ledger, &caller.tenant, &account, currency).await?);
+        let funded = ledger.fund(&account, money, &format!("fund:{account}:{DEPOSIT}")).await;
+        let open =
+            ledger.account(&caller.tenant, &account).await?.filter(|open| open.currency == currency.code());
+        let open = open.with_context(|| {
+            format!("account {account} exists already, of another tenant or in another currency; use an empty database for the demo")
+        })?;
+        funded?;
+        opened.push(AccountDocument::from(open));
     }
     if args.json {
         write_json(&args, &opened, out)?
@@ -129,7 +136,7 @@ fn is_this_machine(host: &str) -> bool {
     host.starts_with('/') || link_kit::is_this_machine(host)
 }
 
-fn write_text(args: &Args, opened: &[Account], out: &mut Output<'_>) -> anyhow::Result<()> {
+fn write_text(args: &Args, opened: &[AccountDocument], out: &mut Output<'_>) -> anyhow::Result<()> {
     out.write_line(accounts::table(opened)?)?;
     let mut facts = Table::new([("", Align::Left), ("", Align::Left)]);
     facts.row(["tenant", TENANT]);
@@ -141,7 +148,7 @@ fn write_text(args: &Args, opened: &[Account], out: &mut Output<'_>) -> anyhow::
     Ok(out.write_line(format_args!("\n{facts}"))?)
 }
 
-fn write_json(args: &Args, opened: &[Account], out: &mut Output<'_>) -> anyhow::Result<()> {
+fn write_json(args: &Args, opened: &[AccountDocument], out: &mut Output<'_>) -> anyhow::Result<()> {
     let accounts = opened.iter().map(document).collect::<anyhow::Result<_>>()?;
     let document = DemoDocument {
         tenant: TENANT,
@@ -156,7 +163,7 @@ fn write_json(args: &Args, opened: &[Account], out: &mut Output<'_>) -> anyhow::
     Ok(out.write_json(&document)?)
 }
 
-fn document(account: &Account) -> anyhow::Result<DemoAccountDocument<'_>> {
+fn document(account: &AccountDocument) -> anyhow::Result<DemoAccountDocument<'_>> {
     let currency = parse_currency(&account.currency)?;
     Ok(DemoAccountDocument {
         account_id: &account.account_id,

@@ -1,25 +1,20 @@
 //! `payctl keys`: API keys of clients, with their scopes and expiry.
 
-use anyhow::bail;
+use anyhow::Context as _;
 use jiff::Timestamp;
-use payment_ledger::access::api_keys::{
-    ApiKeyScope, Caller, KeyStatus, KeyView, RevokeKeyOutcome, RotateKeyOutcome, RotatedKeys, Scopes,
-};
+use payment_ledger::access::api_keys::ApiKeyScope;
 use payment_protocol::ids::{ClientId, KeyId, TenantId};
 use secrecy::ExposeSecret as _;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::api_key::ApiKey;
-use crate::database::DatabaseArgs;
-use crate::document;
+use crate::operator_api::{ApiKeyDocument, ChangeDocument, ReasonArgs, SessionArgs, note_waiting};
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{Align, Table};
 
-const HOUR_S: i64 = 3_600;
-const DAY_S: i64 = 24 * HOUR_S;
-
-/// Create, list, rotate and revoke API keys
+/// Create, list, rotate and revoke API keys; a new key takes two operators
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Create(CreateArgs),
@@ -28,11 +23,15 @@ pub(crate) enum Command {
     Revoke(RevokeArgs),
 }
 
-/// Create an API key for a client and print it once; only its hash is stored
+/// Generate an API key for a client, print it once, and propose it; it is valid once another operator confirms it
+///
+/// Only its hash leaves this machine.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
-    database: DatabaseArgs,
+    session: SessionArgs,
+    #[command(flatten)]
+    reason: ReasonArgs,
     /// Tenant whose accounts the API key may use
     #[arg(long, value_parser = super::id::<TenantId>)]
     tenant: TenantId,
@@ -54,7 +53,7 @@ pub(crate) struct CreateArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    database: DatabaseArgs,
+    session: SessionArgs,
     /// Show only keys of this tenant
     #[arg(long, value_parser = super::id::<TenantId>)]
     tenant: Option<TenantId>,
@@ -66,11 +65,15 @@ pub(crate) struct ListArgs {
     json: bool,
 }
 
-/// Replace an API key and print the new key once; client, scopes and lifetime stay, the old key expires
+/// Generate an API key in the place of another one, print it once, and propose it; another operator confirms it
+///
+/// Client, scopes and lifetime stay. The old key expires after the confirmation. Only the new key's hash leaves this machine.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RotateArgs {
     #[command(flatten)]
-    database: DatabaseArgs,
+    session: SessionArgs,
+    #[command(flatten)]
+    reason: ReasonArgs,
     /// Id of the key, like pk_ab12cd34ef56
     #[arg(value_name = "ID", value_parser = super::id::<KeyId>)]
     id: KeyId,
@@ -86,7 +89,9 @@ pub(crate) struct RotateArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
-    database: DatabaseArgs,
+    session: SessionArgs,
+    #[command(flatten)]
+    reason: ReasonArgs,
     /// Id of the key, like pk_ab12cd34ef56
     #[arg(value_name = "ID", value_parser = super::id::<KeyId>)]
     id: KeyId,
@@ -102,30 +107,38 @@ pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Resul
     Ok(CommandOutcome::Success)
 }
 
+#[derive(Deserialize)]
+struct ApiKeys {
+    api_keys: Vec<ApiKeyDocument>,
+}
+
 async fn create(args: CreateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let ledger = args.database.ledger().await?;
-    let caller = Caller { tenant: args.tenant, client: args.client };
-    let default_scopes = || Scopes::new([ApiKeyScope::Pay, ApiKeyScope::Read]);
-    let Some(scopes) = Scopes::new(args.scopes).or_else(default_scopes) else {
-        bail!("an API key needs a scope; add --scope")
+    let scopes = match &*args.scopes {
+        [] => vec![ApiKeyScope::Pay.as_str(), ApiKeyScope::Read.as_str()],
+        given => given.iter().map(|scope| scope.as_str()).collect(),
     };
     let key = ApiKey::generate()?;
-    let lifetime_s = args.expires_in_days.map(|days| days * DAY_S);
-    ledger.insert_api_key(&key.new_key(&caller, &scopes, lifetime_s)).await?;
-    let Some(view) = ledger.api_key(&key.id).await? else {
-        bail!("API key {} was not stored; run payctl keys create again", key.id)
-    };
-    if args.json {
-        return Ok(out.write_json(&new_key_document(&key, &view))?);
-    }
-    print_new_key(&key, &view, out)
+    let change = json!({
+        "kind": "create_api_key", "key_id": key.id, "key_sha256": key.sha256(), "tenant_id": args.tenant, "client_id": args.client,
+        "scopes": scopes, "expires_in_days": args.expires_in_days,
+    });
+    let change = args.session.client()?.change(change, &args.reason).await?;
+    write_new(&key, &change, args.json, out)
 }
 
 async fn list(args: ListArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let keys = args.database.ledger().await?.api_keys(args.tenant.as_ref(), args.client.as_ref()).await?;
+    // Ids have no character with a meaning in a query.
+    let only = |name: &str, id: Option<String>| id.map(|id| format!("{name}={id}"));
+    let filters = [
+        only("tenant_id", args.tenant.map(|id| id.to_string())),
+        only("client_id", args.client.map(|id| id.to_string())),
+    ];
+    let filters: Vec<String> = filters.into_iter().flatten().collect();
+    let path = format!("api-keys?{}", filters.join("&"));
+    let response = args.session.client()?.get::<ApiKeys>(&path).await?;
+    let keys = response.document.api_keys;
     if args.json {
-        let keys: Vec<Value> = keys.iter().map(document::api_key).collect();
-        out.write_json(&json!({ "keys": keys }))?;
+        out.write_line(response.body)?;
     } else if keys.is_empty() {
         out.write_line("no API key matches")?;
     } else {
@@ -135,73 +148,41 @@ async fn list(args: ListArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
 }
 
 async fn rotate(args: RotateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let ledger = args.database.ledger().await?;
     let key = ApiKey::generate()?;
-    let rotation = ledger.rotate_api_key(&args.id, &key.successor(), args.overlap_hours * HOUR_S).await?;
-    let RotatedKeys { old, new } = match rotation {
-        RotateKeyOutcome::Rotated(rotated) => *rotated,
-        RotateKeyOutcome::UnknownKey => bail!(unknown(&args.id)),
-        RotateKeyOutcome::AlreadyRotated(next) => {
-            bail!("API key {} was rotated before; rotate its successor {next}", args.id)
-        }
-        RotateKeyOutcome::Inactive(status) => {
-            bail!("API key {} is {}; create a new key", args.id, status.as_str())
-        }
-    };
-    if args.json {
-        let mut document = new_key_document(&key, &new);
-        document["replaces"] = document::api_key(&old);
-        return Ok(out.write_json(&document)?);
-    }
-    print_new_key(&key, &new, out)?;
-    Ok(out.write_line(format_args!(
-        "\nold API key {} expires at {}",
-        old.id,
-        time_or_never(old.expires_at)
-    ))?)
+    let change = json!({
+        "kind": "rotate_api_key", "key_id": args.id, "successor_id": key.id, "successor_sha256": key.sha256(),
+        "overlap_hours": args.overlap_hours,
+    });
+    let change = args.session.client()?.change(change, &args.reason).await?;
+    write_new(&key, &change, args.json, out)
 }
 
 async fn revoke(args: RevokeArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let ledger = args.database.ledger().await?;
-    match ledger.revoke_api_key(&args.id).await? {
-        RevokeKeyOutcome::Revoked(key) => {
-            let Caller { tenant, client } = &key.caller;
-            Ok(out.write_line(format_args!(
-                "API key {} of client {client} of tenant {tenant} revoked",
-                key.id
-            ))?)
-        }
-        RevokeKeyOutcome::UnknownKey => bail!(unknown(&args.id)),
-        RevokeKeyOutcome::AlreadyRevoked(key) => {
-            bail!("API key {} was revoked before, at {}", key.id, time_or_never(key.revoked_at))
-        }
+    let change = json!({"kind": "revoke_api_key", "key_id": args.id});
+    args.session.client()?.change(change, &args.reason).await?;
+    Ok(out.write_line(format_args!("API key {} revoked", args.id))?)
+}
+
+/// Writes a new key, alone on the first line, and that another operator must confirm it.
+fn write_new(
+    key: &ApiKey,
+    change: &ChangeDocument,
+    as_json: bool,
+    out: &mut Output<'_>,
+) -> anyhow::Result<()> {
+    let secret = key.secret.expose_secret();
+    if as_json {
+        let mut document = serde_json::to_value(change).context("the change is no JSON document")?;
+        document["key"] = Value::from(secret);
+        return Ok(out.write_json(&document)?);
     }
+    out.write_line(secret)?;
+    out.write_line(format_args!("\nThe first line is the API key {}. It is not shown again.", key.id))?;
+    note_waiting(change, out)?;
+    Ok(())
 }
 
-fn unknown(id: &KeyId) -> String {
-    format!("there is no API key {id}; see: payctl keys list")
-}
-
-/// Prints a new key, alone on the first line.
-fn print_new_key(key: &ApiKey, view: &KeyView, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let mut fields = Table::new([("", Align::Left), ("", Align::Left)]);
-    fields.row(["id", view.id.as_str()]);
-    fields.row(["tenant", view.caller.tenant.as_str()]);
-    fields.row(["client", view.caller.client.as_str()]);
-    fields.row(["scopes", &view.scopes.words().join(", ")]);
-    fields.row(["expires", &time_or_never(view.expires_at)]);
-    out.write_line(key.secret.expose_secret())?;
-    Ok(out.write_line(format_args!("\n{fields}\n\nThe first line is the API key. It is not shown again."))?)
-}
-
-/// The JSON document of a new key, including the key.
-fn new_key_document(key: &ApiKey, view: &KeyView) -> Value {
-    let mut document = document::api_key(view);
-    document["key"] = key.secret.expose_secret().into();
-    document
-}
-
-fn table(keys: &[KeyView]) -> Table<8> {
+fn table(keys: &[ApiKeyDocument]) -> Table<8> {
     let left = Align::Left;
     let mut table = Table::new([
         ("key", left),
@@ -215,13 +196,13 @@ fn table(keys: &[KeyView]) -> Table<8> {
     ]);
     for key in keys {
         table.row([
-            key.id.as_str(),
-            key.caller.tenant.as_str(),
-            key.caller.client.as_str(),
-            &key.scopes.words().join(", "),
-            key.status.as_str(),
-            &if key.status == KeyStatus::Revoked { String::new() } else { time_or_never(key.expires_at) },
-            key.rotated_to.as_ref().map_or("", KeyId::as_str),
+            &key.key_id,
+            &key.tenant_id,
+            &key.client_id,
+            &key.scopes.join(", "),
+            &key.status,
+            &if key.status == "revoked" { String::new() } else { time_or_never(key.expires_at) },
+            key.rotated_to.as_deref().unwrap_or_default(),
             &key.prefix,
         ]);
     }

@@ -2,12 +2,12 @@
 
 use clap::ArgGroup;
 use iso_currency::Currency;
-use payment_ledger::admission::kill_switches::{KillSwitchTarget, KillSwitchView};
 use payment_protocol::ids::SwitchName;
 use payment_protocol::money::parse_currency;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 
-use crate::database::DatabaseArgs;
+use crate::operator_api::{KillSwitchDocument, ReasonArgs, SessionArgs, note_waiting};
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{self as tables, Align, Table};
@@ -25,7 +25,7 @@ pub(crate) enum Command {
 #[command(group = ArgGroup::new("target").required(true).args(["switch", "currency"]))]
 pub(crate) struct StopArgs {
     #[command(flatten)]
-    database: DatabaseArgs,
+    session: SessionArgs,
     /// Switch whose new payments are refused, by its name in the configuration
     #[arg(long, value_name = "NAME", value_parser = super::id::<SwitchName>)]
     switch: Option<SwitchName>,
@@ -35,40 +35,32 @@ pub(crate) struct StopArgs {
     /// Prefix of the corridor's destination accounts, like FR; an empty prefix is every account
     #[arg(long, value_name = "TEXT", requires = "currency", conflicts_with = "switch")]
     prefix: Option<String>,
-    /// Name of the operator who activates the kill switch; recorded
-    #[arg(long, value_name = "NAME")]
-    by: String,
-    /// Reason for the stop; recorded
-    #[arg(long, value_name = "TEXT")]
-    reason: String,
+    #[command(flatten)]
+    reason: ReasonArgs,
 }
 
-/// Lift a kill switch: accept new payments again
+/// Propose to lift a kill switch, so that new payments are accepted again; another operator confirms it
 #[derive(Debug, clap::Args)]
 pub(crate) struct LiftArgs {
     #[command(flatten)]
-    database: DatabaseArgs,
+    session: SessionArgs,
     /// Number of the kill switch, as `payctl kill-switch list` shows it
     #[arg(value_name = "NUMBER")]
     kill_switch_id: i64,
-    /// Name of the operator who lifts the kill switch; recorded
-    #[arg(long, value_name = "NAME")]
-    by: String,
-    /// Reason for lifting the kill switch; recorded
-    #[arg(long, value_name = "TEXT")]
-    reason: String,
+    #[command(flatten)]
+    reason: ReasonArgs,
 }
 
 /// List active kill switches, newest first
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    database: DatabaseArgs,
+    session: SessionArgs,
     /// Show lifted kill switches, too
     #[arg(long)]
     all: bool,
-    /// Show at most this many kill switches, 1 to 10000
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
+    /// Show at most this many kill switches, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=1_000))]
     limit: i64,
     /// Print one JSON document
     #[arg(long)]
@@ -84,40 +76,41 @@ pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Resul
     Ok(CommandOutcome::Success)
 }
 
+#[derive(Deserialize)]
+struct KillSwitches {
+    kill_switches: Vec<KillSwitchDocument>,
+}
+
 async fn stop(args: StopArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     let (target, target_text) = match (args.switch, args.currency, args.prefix) {
-        (Some(switch), _, _) => {
-            let text = format!("switch {switch}");
-            (KillSwitchTarget::Switch(switch), text)
-        }
-        (None, Some(currency), Some(destination_prefix)) => {
-            let text = corridor(currency.code(), &destination_prefix);
-            (KillSwitchTarget::Corridor { currency, destination_prefix }, text)
+        (Some(switch), _, _) => (json!({"switch": switch}), format!("switch {switch}")),
+        (None, Some(currency), Some(prefix)) => {
+            let text = corridor(currency.code(), &prefix);
+            (json!({"currency": currency.code(), "destination_prefix": prefix}), text)
         }
         _ => anyhow::bail!("a kill switch needs --switch, or --currency and --prefix"),
     };
-    let ledger = args.database.ledger().await?;
-    let (id, is_new) = ledger.activate_kill_switch(&target, &args.by, &args.reason).await?;
-    let status = if is_new { "activated" } else { "was active before" };
-    out.write_line(format_args!("kill switch {id} {status}: new payments of {target_text} are refused"))?;
-    out.write_line(format_args!("to lift it: payctl kill-switch lift {id} --by NAME --reason TEXT"))?;
+    let mut change = target;
+    change["kind"] = "activate_kill_switch".into();
+    let change = args.session.client()?.change(change, &args.reason).await?;
+    let detail = change.detail.unwrap_or_default();
+    out.write_line(format_args!("{detail}: new payments of {target_text} are refused"))?;
     Ok(())
 }
 
 async fn lift(args: LiftArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let id = args.kill_switch_id;
-    let ledger = args.database.ledger().await?;
-    let was_active = ledger.lift_kill_switch(id, &args.by, &args.reason).await?;
-    anyhow::ensure!(was_active, "kill switch {id} is not active; see: payctl kill-switch list");
-    out.write_line(format_args!("kill switch {id} lifted"))?;
+    let change = json!({"kind": "lift_kill_switch", "kill_switch_id": args.kill_switch_id});
+    let change = args.session.client()?.change(change, &args.reason).await?;
+    note_waiting(&change, out)?;
     Ok(())
 }
 
 async fn list(args: ListArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let kill_switches = args.database.ledger().await?.kill_switches(args.all, args.limit).await?;
+    let path = format!("kill-switches?with_lifted={}&limit={}", args.all, args.limit);
+    let response = args.session.client()?.get::<KillSwitches>(&path).await?;
+    let kill_switches = response.document.kill_switches;
     if args.json {
-        let kill_switches: Vec<Value> = kill_switches.iter().map(document).collect();
-        out.write_json(&json!({ "kill_switches": kill_switches }))?;
+        out.write_line(response.body)?;
     } else if kill_switches.is_empty() {
         out.write_line(if args.all { "no kill switch" } else { "no active kill switch" })?;
     } else {
@@ -131,7 +124,7 @@ fn corridor(currency: &str, destination_prefix: &str) -> String {
     format!("{currency} to {destination_prefix}*")
 }
 
-fn table(kill_switches: &[KillSwitchView]) -> Table<5> {
+fn table(kill_switches: &[KillSwitchDocument]) -> Table<5> {
     let left = Align::Left;
     let mut table = Table::new([
         ("number", Align::Right),
@@ -153,19 +146,4 @@ fn table(kill_switches: &[KillSwitchView]) -> Table<5> {
         table.row([&view.kill_switch_id.to_string(), &target, &view.activated_by, &view.reason, &lifted]);
     }
     table
-}
-
-fn document(view: &KillSwitchView) -> Value {
-    json!({
-        "kill_switch_id": view.kill_switch_id,
-        "switch": view.switch,
-        "currency": view.currency,
-        "destination_prefix": view.destination_prefix,
-        "activated_by": view.activated_by,
-        "reason": view.reason,
-        "activated_at": view.activated_at,
-        "lifted_by": view.lifted_by,
-        "lift_reason": view.lift_reason,
-        "lifted_at": view.lifted_at,
-    })
 }

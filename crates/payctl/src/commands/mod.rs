@@ -2,6 +2,7 @@
 
 pub(crate) mod accounts;
 pub(crate) mod audit;
+pub(crate) mod changes;
 pub(crate) mod codec_server;
 pub(crate) mod completions;
 pub(crate) mod decide;
@@ -14,6 +15,7 @@ pub(crate) mod ledger;
 pub(crate) mod limits;
 pub(crate) mod list;
 pub(crate) mod listen;
+pub(crate) mod login;
 pub(crate) mod migrate;
 pub(crate) mod operators;
 pub(crate) mod pay;

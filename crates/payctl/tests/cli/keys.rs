@@ -5,53 +5,30 @@ use payment_ledger::Ledger;
 use payment_ledger::access::api_keys::ActiveKey;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use sqlx::PgPool;
 
-use crate::run::{CommandResult, payctl};
-use crate::scratch_database::ScratchDatabase;
+use crate::run::payctl;
+use crate::staff::Staff;
 
-struct Keys {
-    scratch: ScratchDatabase,
-    pool: PgPool,
+const REASON: [&str; 2] = ["--reason", "a new client"];
+const SHOP: [&str; 6] = ["keys", "create", "--tenant", "acme", "--client", "shop"];
+
+/// The caller of a valid key; `None` if the key is not valid.
+async fn valid(staff: &Staff, key: &str) -> Option<ActiveKey> {
+    let hash = Sha256::digest(key.as_bytes());
+    Ledger::new(staff.pool.clone()).active_api_key(&hash).await.unwrap()
 }
 
-impl Keys {
-    async fn open() -> Self {
-        let scratch = ScratchDatabase::migrated().await;
-        let pool = PgPool::connect(scratch.url()).await.unwrap();
-        Self { scratch, pool }
-    }
-
-    async fn keys(&self, args: &[&str]) -> CommandResult {
-        payctl(&[&["keys"], args, &["--database-url", self.scratch.url()]].concat()).await
-    }
-
-    async fn json(&self, args: &[&str]) -> Value {
-        let output = self.keys(&[args, &["--json"]].concat()).await.success();
-        serde_json::from_str(&output).unwrap()
-    }
-
-    /// Creates a key of tenant acme's client shop; returns its document.
-    async fn create(&self, args: &[&str]) -> Value {
-        self.json(&[&["create", "--tenant", "acme", "--client", "shop"], args].concat()).await
-    }
-
-    /// The caller of a valid key; `None` if the key is not valid.
-    async fn valid(&self, key: &Value) -> Option<ActiveKey> {
-        let hash = Sha256::digest(key.as_str().unwrap().as_bytes());
-        Ledger::new(self.pool.clone()).active_api_key(&hash).await.unwrap()
-    }
-
-    /// The stored rows of all keys.
-    async fn stored(&self) -> String {
-        let rows: Vec<String> =
-            sqlx::query_scalar("SELECT api_keys::text FROM api_keys").fetch_all(&self.pool).await.unwrap();
-        rows.join("\n")
-    }
+/// Two operators create a key: the key and its id.
+async fn create(staff: &Staff, args: &[&str]) -> (String, String) {
+    let output = staff.both(&[args, &REASON].concat()).await;
+    let key = output.lines().next().unwrap().to_owned();
+    let id = key.split('_').take(2).collect::<Vec<_>>().join("_");
+    (key, id)
 }
 
-fn text(document: &Value, field: &str) -> String {
-    document[field].as_str().unwrap().to_owned()
+async fn listed(staff: &Staff, id: &str) -> Value {
+    let keys = staff.json(&["keys", "list"]).await;
+    keys["api_keys"].as_array().unwrap().iter().find(|key| key["key_id"] == id).unwrap().clone()
 }
 
 /// Days from now to a time in a document, rounded.
@@ -61,105 +38,107 @@ fn days_to(time: &Value) -> i64 {
 }
 
 #[tokio::test]
-async fn payctl_prints_a_new_api_key_once_and_it_belongs_to_its_client() {
-    let keys = Keys::open().await;
-    let output = keys.keys(&["create", "--tenant", "acme", "--client", "shop"]).await.success();
+async fn payctl_prints_a_new_api_key_once_and_it_is_valid_once_another_operator_confirms_it() {
+    let staff = Staff::open().await;
+    let output = staff.ann(&[&SHOP[..], &REASON].concat()).await.success();
     let key = output.lines().next().unwrap();
     let id = key.split('_').take(2).collect::<Vec<_>>().join("_");
-    let expected = format!(
-        "\
-{key}
-
-id        {id}
-tenant    acme
-client    shop
-scopes    pay, read
-expires   never
-
-The first line is the API key. It is not shown again.
-"
+    assert!(
+        output.contains(&format!(
+            "\n\nThe first line is the API key {id}. It is not shown again.\nchange chg_"
+        )),
+        "{output}"
     );
-    assert_eq!(output, expected);
-    let valid = keys.valid(&key.into()).await.unwrap();
+    assert!(valid(&staff, key).await.is_none(), "not before the confirmation");
+    let change = crate::staff::proposed(&output);
+    staff.bob(&["changes", "confirm", change, "--reason", "seen"]).await.success();
+    let active = valid(&staff, key).await.unwrap();
     assert_eq!(
-        (valid.id.as_str(), valid.caller.tenant.as_str(), valid.caller.client.as_str()),
+        (active.id.as_str(), active.caller.tenant.as_str(), active.caller.client.as_str()),
         (&*id, "acme", "shop")
     );
+    assert_eq!(active.scopes.words(), ["pay", "read"]);
 
     let secret = key.rsplit('_').next().unwrap();
     assert_eq!(secret.len(), 64);
-    for listed in
-        [keys.keys(&["list"]).await.success(), keys.json(&["list"]).await.to_string(), keys.stored().await]
-    {
-        assert!(listed.contains(&id) && !listed.contains(secret), "{listed}");
+    let rows =
+        "SELECT string_agg(k::text, '') || (SELECT string_agg(c::text, '') FROM changes c) FROM api_keys k";
+    let stored: String = sqlx::query_scalar(rows).fetch_one(&staff.pool).await.unwrap();
+    for text in [
+        staff.ann(&["keys", "list"]).await.success(),
+        staff.json(&["keys", "list"]).await.to_string(),
+        staff.json(&["changes", "list", "--all"]).await.to_string(),
+        stored,
+    ] {
+        assert!(text.contains(&id) && !text.contains(secret), "{text}");
     }
-    let demo = ["demo", "--api-key", key, "--database-url", keys.scratch.url()];
+    let demo = ["demo", "--api-key", key, "--database-url", staff.scratch.url()];
     let output = payctl(&demo).await.refused();
     assert!(output.contains("belongs to client shop of tenant acme"), "{output}");
 }
 
 #[tokio::test]
 async fn payctl_creates_an_api_key_with_scopes_and_expiry() {
-    let keys = Keys::open().await;
-    let key = keys.create(&["--scope", "read", "--scope", "webhooks", "--expires-in-days", "90"]).await;
-    assert_eq!((&key["scopes"], &key["status"]), (&json!(["read", "webhooks"]), &json!("active")));
-    assert_eq!(days_to(&key["expires_at"]), 90);
-    assert_eq!(keys.valid(&key["key"]).await.unwrap().scopes.words(), ["read", "webhooks"]);
+    let staff = Staff::open().await;
+    let options = ["--scope", "read", "--scope", "webhooks", "--expires-in-days", "90"];
+    let (key, id) = create(&staff, &[&SHOP[..], &options].concat()).await;
+    let document = listed(&staff, &id).await;
+    assert_eq!((&document["scopes"], &document["status"]), (&json!(["read", "webhooks"]), &json!("active")));
+    assert_eq!(days_to(&document["expires_at"]), 90);
+    assert_eq!(valid(&staff, &key).await.unwrap().scopes.words(), ["read", "webhooks"]);
     for (wrong, expected) in [
         (&["--scope", "rule"][..], "the scope is unknown; an API key's scope is pay, read or webhooks"),
         (&["--expires-in-days", "0"], "0 is not in 1..=3650"),
     ] {
-        let create = [&["create", "--tenant", "acme", "--client", "shop"], wrong].concat();
-        let output = keys.keys(&create).await.refused();
+        let output = staff.ann(&[&SHOP[..], wrong, &REASON].concat()).await.refused();
         assert!(output.contains(expected), "{output}");
     }
-    assert_eq!(keys.json(&["list"]).await["keys"].as_array().unwrap().len(), 1);
+    let proposed = staff.json(&[&SHOP[..], &REASON].concat()).await;
+    assert_eq!((&proposed["status"], &proposed["kind"]), (&json!("proposed"), &json!("create_api_key")));
+    let key = proposed["key"].as_str().unwrap();
+    assert!(key.starts_with(proposed["arguments"]["key_id"].as_str().unwrap()), "{proposed}");
 }
 
 #[tokio::test]
 async fn payctl_rotates_an_api_key_with_overlap_and_revokes_it_permanently() {
-    let keys = Keys::open().await;
-    let first = keys.create(&["--scope", "pay"]).await;
-    let id = text(&first, "id");
-    let second = keys.json(&["rotate", &id, "--overlap-hours", "48"]).await;
-    assert_eq!((&second["scopes"], &second["client"]), (&json!(["pay"]), &json!("shop")));
-    assert_eq!((&second["replaces"]["id"], days_to(&second["replaces"]["expires_at"])), (&first["id"], 2));
-    assert!(keys.valid(&first["key"]).await.is_some() && keys.valid(&second["key"]).await.is_some());
-    let next = text(&second, "id");
-    let output = keys.keys(&["rotate", &id]).await.refused();
+    let staff = Staff::open().await;
+    let (first, id) = create(&staff, &[&SHOP[..], &["--scope", "pay"]].concat()).await;
+    let (second, next) = create(&staff, &["keys", "rotate", &id, "--overlap-hours", "48"]).await;
+    let (old, new) = (listed(&staff, &id).await, listed(&staff, &next).await);
+    assert_eq!((&new["scopes"], &new["client_id"]), (&json!(["pay"]), &json!("shop")));
+    assert_eq!((&old["rotated_to"], days_to(&old["expires_at"])), (&json!(next), 2));
+    assert!(valid(&staff, &first).await.is_some() && valid(&staff, &second).await.is_some());
+    let again = async |args: &[&str]| staff.ann(&[&["keys"], args, &REASON].concat()).await;
+    let output = again(&["rotate", &id]).await.refused();
     assert!(
         output.contains(&format!("API key {id} was rotated before; rotate its successor {next}")),
         "{output}"
     );
 
-    let output = keys.keys(&["revoke", &id]).await.success();
-    assert_eq!(output, format!("API key {id} of client shop of tenant acme revoked\n"));
-    assert!(keys.valid(&first["key"]).await.is_none() && keys.valid(&second["key"]).await.is_some());
-    let output = keys.keys(&["revoke", &id]).await.refused();
-    assert!(output.contains(&format!("API key {id} was revoked before, at 2")), "{output}");
-    let output = keys.keys(&["rotate", &id]).await.refused();
-    assert!(output.contains(&format!("API key {id} is revoked; create a new key")), "{output}");
-
-    let output = keys.keys(&["rotate", &next, "--overlap-hours", "0"]).await.success();
-    assert!(output.contains(&format!("\n\nold API key {next} expires at 2")), "{output}");
-    assert!(keys.valid(&second["key"]).await.is_none());
-    assert!(keys.valid(&output.lines().next().unwrap().into()).await.is_some());
+    // One operator revokes.
+    assert_eq!(again(&["revoke", &id]).await.success(), format!("API key {id} revoked\n"));
+    assert!(valid(&staff, &first).await.is_none() && valid(&staff, &second).await.is_some());
     for wrong in ["rotate", "revoke"] {
-        let output = keys.keys(&[wrong, "pk_000000000000"]).await.refused();
-        assert!(output.contains("there is no API key pk_000000000000; see: payctl keys list"), "{output}");
+        let output = again(&[wrong, &id]).await.refused();
+        assert!(output.contains(&format!("API key {id} was revoked before")), "{output}");
+        let output = again(&[wrong, "pk_000000000000"]).await.refused();
+        assert!(output.contains("there is no API key pk_000000000000"), "{output}");
     }
+    let (third, _) = create(&staff, &["keys", "rotate", &next, "--overlap-hours", "0"]).await;
+    assert!(valid(&staff, &second).await.is_none());
+    assert!(valid(&staff, &third).await.is_some());
 }
 
 #[tokio::test]
 async fn payctl_lists_api_keys_by_tenant_and_client() {
-    let keys = Keys::open().await;
-    assert_eq!(keys.keys(&["list"]).await.success(), "no API key matches\n");
-    let shop = text(&keys.create(&[]).await, "id");
-    let till = text(&keys.json(&["create", "--tenant", "acme", "--client", "till"]).await, "id");
-    let other = text(&keys.json(&["create", "--tenant", "globex", "--client", "shop"]).await, "id");
-    keys.keys(&["revoke", &till]).await.success();
+    let staff = Staff::open().await;
+    assert_eq!(staff.ann(&["keys", "list"]).await.success(), "no API key matches\n");
+    let (_, shop) = create(&staff, &SHOP).await;
+    let (_, till) = create(&staff, &["keys", "create", "--tenant", "acme", "--client", "till"]).await;
+    let (_, other) = create(&staff, &["keys", "create", "--tenant", "globex", "--client", "shop"]).await;
+    staff.ann(&["keys", "revoke", &till, "--reason", "lost"]).await.success();
 
-    let listed = keys.keys(&["list", "--tenant", "acme"]).await.success();
+    let listed = staff.ann(&["keys", "list", "--tenant", "acme"]).await.success();
     let expected = format!(
         "\
 key               tenant   client   scopes      status    expires   rotated to   prefix
@@ -169,8 +148,9 @@ key               tenant   client   scopes      status    expires   rotated to  
     );
     assert_eq!(listed, expected);
     let ids = async |args: &[&str]| {
-        let listed = keys.json(&[&["list"], args].concat()).await;
-        listed["keys"].as_array().unwrap().iter().map(|key| text(key, "id")).collect::<Vec<_>>()
+        let listed = staff.json(&[&["keys", "list"], args].concat()).await;
+        let keys = listed["api_keys"].as_array().unwrap().iter();
+        keys.map(|key| key["key_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(ids(&["--client", "shop"]).await, [shop.as_str(), &other]);
     assert_eq!(ids(&["--tenant", "globex", "--client", "shop"]).await, [other.as_str()]);

@@ -1,8 +1,11 @@
 //! `payctl ledger`, including a database that was changed manually.
 
+use iso_currency::Currency;
 use payment_ledger::Ledger;
 use payment_ledger::audit::seal::heads::HeadsKey;
 use payment_ledger::audit::seal::{BatchSize, SealOutcome};
+use payment_protocol::ids::{AccountId, TenantId};
+use payment_protocol::money::Money;
 use serde_json::Value;
 use sqlx::PgPool;
 
@@ -12,12 +15,15 @@ use crate::scratch_database::ScratchDatabase;
 /// A ledger with two sealed deposits.
 async fn sealed() -> (ScratchDatabase, PgPool) {
     let scratch = ScratchDatabase::migrated().await;
-    for (account, amount) in [("A-1", "1.00"), ("A-2", "2.00")] {
-        let account = ["--database-url", scratch.url(), account];
-        payctl(&[&["accounts", "open", "--currency", "EUR"], &account[..]].concat()).await.success();
-        payctl(&[&["accounts", "fund", "--amount", amount], &account[..]].concat()).await.success();
-    }
     let pool = PgPool::connect(scratch.url()).await.unwrap();
+    let ledger = Ledger::new(pool.clone());
+    let tenant = TenantId::new("demo").unwrap();
+    for (account, amount_minor) in [("A-1", 100), ("A-2", 200)] {
+        let account = AccountId::new(account).unwrap();
+        ledger.open_account(&tenant, &account, Currency::EUR).await.unwrap();
+        let money = Money::from_minor(amount_minor, Currency::EUR).unwrap();
+        ledger.fund(&account, money, &format!("fund:{account}:1")).await.unwrap();
+    }
     let sealed = Ledger::new(pool.clone()).seal(BatchSize::new(10)).await.unwrap();
     assert_eq!(sealed, SealOutcome::Batch { entries: 2, is_full: false });
     (scratch, pool)

@@ -1,29 +1,28 @@
 //! `payctl limits` and `payctl kill-switch`.
 
-use serde_json::Value;
-
-use crate::run::payctl;
-use crate::scratch_database::ScratchDatabase;
+use crate::staff::Staff;
 
 #[tokio::test]
 async fn payctl_sets_lists_and_removes_a_payment_limit() {
-    let scratch = ScratchDatabase::migrated().await;
-    let limits =
-        async |args: &[&str]| payctl(&[&["limits"], args, &["--database-url", scratch.url()]].concat()).await;
-    let operator = ["--by", "ann", "--reason", "a new customer"];
+    let staff = Staff::open().await;
+    let open = ["accounts", "open", "BH-OMAR", "--currency", "BHD", "--tenant", "acme", "--reason", "r"];
+    staff.ann(&open).await.success();
+    let limits = async |args: &[&str]| staff.ann(&[&["limits"], args].concat()).await;
+    let reason = ["--reason", "a new customer"];
     assert_eq!(limits(&["list"]).await.success(), "no limit is set\n");
     let set = ["set", "--account", "BH-OMAR", "--currency", "BHD"];
     let bounds = ["--per-payment", "1.5", "--per-day", "2", "--per-day-count", "3"];
-    let output = limits(&[&set[..], &bounds[..], &operator[..]].concat()).await.success();
+    let output = limits(&[&set[..], &bounds[..], &reason[..]].concat()).await.success();
     assert_eq!(output, "limit of account BH-OMAR in BHD set\n");
     let output = limits(&["list"]).await.success();
     let row = "account BH-OMAR     1.500 BHD   2.000 BHD                  3   0.000 BHD in 0   ann      a new customer";
     assert!(output.contains(row), "{output}");
-    let output = limits(&["list", "--json"]).await.success();
-    let document: Value = serde_json::from_str(&output).unwrap();
-    assert_eq!(document["limits"][0]["per_payment_minor"], 1_500);
-    let output = limits(&[&set[..], &operator[..]].concat()).await.success();
-    assert_eq!(output, "limit of account BH-OMAR in BHD removed\n");
+    assert_eq!(staff.json(&["limits", "list"]).await["limits"][0]["per_payment_minor"], 1_500);
+    // What lets more money move takes two.
+    let raised = [&["limits"], &set[..], &["--per-payment", "1.6"], &reason[..]].concat();
+    staff.both(&raised).await;
+    assert!(limits(&["list"]).await.success().contains("1.600 BHD"));
+    staff.both(&[&["limits"], &set[..], &reason[..]].concat()).await;
     assert_eq!(limits(&["list"]).await.success(), "no limit is set\n");
 
     for (wrong, expected) in [
@@ -31,36 +30,28 @@ async fn payctl_sets_lists_and_removes_a_payment_limit() {
         (vec!["--per-day", "9999999999999999999"], "amount"),
         (vec!["--tenant", "acme"], "cannot be used with"),
     ] {
-        let error = limits(&[&set[..], &wrong[..], &operator[..]].concat()).await.refused();
+        let error = limits(&[&set[..], &wrong[..], &reason[..]].concat()).await.refused();
         assert!(error.contains(expected), "{wrong:?}: {error}");
     }
-    for (by, reason, expected) in [
-        (" ", "x", "the operator's name is missing"),
-        ("ann\u{200b}", "x", "use 1 to 64 ASCII letters"),
-        ("ann", " ", "the reason is missing"),
-        ("ann", "a\u{202e}b", "invisible characters"),
-    ] {
-        let error = limits(&[&set[..], &["--by", by, "--reason", reason]].concat()).await.refused();
-        assert!(error.contains(expected), "{by:?} {reason:?}: {error}");
+    for (reason, expected) in [(" ", "the reason is missing"), ("a\u{202e}b", "invisible characters")] {
+        let error =
+            limits(&[&set[..], &["--per-day-count", "1", "--reason", reason]].concat()).await.refused();
+        assert!(error.contains(expected), "{reason:?}: {error}");
     }
 }
 
 #[tokio::test]
 async fn payctl_activates_lists_and_lifts_a_kill_switch() {
-    let scratch = ScratchDatabase::migrated().await;
-    let kill_switch = async |args: &[&str]| {
-        payctl(&[&["kill-switch"], args, &["--database-url", scratch.url()]].concat()).await
-    };
-    let operator = ["--by", "ann", "--reason", "double payments"];
+    let staff = Staff::open().await;
+    let kill_switch = async |args: &[&str]| staff.ann(&[&["kill-switch"], args].concat()).await;
+    let reason = ["--reason", "double payments"];
     assert_eq!(kill_switch(&["list"]).await.success(), "no active kill switch\n");
-    let stop = [&["stop", "--switch", "mock"][..], &operator].concat();
-    let next = "to lift it: payctl kill-switch lift 1 --by NAME --reason TEXT\n";
-    assert_eq!(
-        kill_switch(&stop).await.success(),
-        format!("kill switch 1 activated: new payments of switch mock are refused\n{next}")
-    );
-    assert!(kill_switch(&stop).await.success().starts_with("kill switch 1 was active before: "));
-    let corridor = [&["stop", "--currency", "EUR", "--prefix", "FR"][..], &operator].concat();
+    let stop = [&["stop", "--switch", "mock"][..], &reason].concat();
+    let output = kill_switch(&stop).await.success();
+    assert_eq!(output, "kill switch 1 is active: new payments of switch mock are refused\n");
+    let error = kill_switch(&stop).await.refused();
+    assert!(error.contains("kill switch 1 does so already"), "{error}");
+    let corridor = [&["stop", "--currency", "EUR", "--prefix", "FR"][..], &reason].concat();
     kill_switch(&corridor).await.success();
     let output = kill_switch(&["list"]).await.success();
     assert!(
@@ -68,16 +59,16 @@ async fn payctl_activates_lists_and_lifts_a_kill_switch() {
         "{output}"
     );
 
-    let lift = ["lift", "1", "--by", "bob", "--reason", "repaired"];
-    assert_eq!(kill_switch(&lift).await.success(), "kill switch 1 lifted\n");
-    let error = kill_switch(&lift).await.refused();
+    let lift = ["kill-switch", "lift", "1", "--reason", "repaired"];
+    staff.both(&lift).await;
+    let error = staff.ann(&lift).await.refused();
     assert!(error.contains("kill switch 1 is not active"), "{error}");
     assert!(!kill_switch(&["list"]).await.success().contains("mock"));
     let output = kill_switch(&["list", "--all"]).await.success();
-    assert!(output.contains("by bob: repaired"), "{output}");
+    assert!(output.contains("by bob: seen"), "{output}");
     for wrong in
         [&["stop"][..], &["stop", "--currency", "EUR"], &["stop", "--switch", "mock", "--prefix", "FR"]]
     {
-        kill_switch(&[wrong, &operator].concat()).await.refused();
+        kill_switch(&[wrong, &reason].concat()).await.refused();
     }
 }

@@ -356,7 +356,7 @@ impl WithKeys<'_> {
             }
             Some(drop @ Drop { fault: Fault::Freeze, .. }) => {
                 let account = self.account.clone();
-                self.bank.payctl(&["accounts", "freeze", "--tenant", "test", &account]).await?;
+                self.bank.system.set_account_status(&account, "frozen").await?;
                 self.fault(drop, Actor::Customer, "A court freezes the account.");
             }
             _ => {}
@@ -488,7 +488,7 @@ impl WithKeys<'_> {
             );
         }
         let (account, payment_id) = (self.account.clone(), self.payment.payment_id.clone());
-        self.bank.payctl(&["accounts", "unfreeze", "--tenant", "test", &account]).await?;
+        self.bank.system.set_account_status(&account, "active").await?;
         self.say(at, Actor::Customer, "The account is unfrozen.");
         let proposal = [
             "decide",

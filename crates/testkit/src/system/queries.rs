@@ -153,6 +153,19 @@ impl System {
         .await?)
     }
 
+    /// Freezes (`frozen`) or unfreezes (`active`) an account, as operators do.
+    ///
+    /// # Errors
+    /// If PostgreSQL refuses.
+    pub async fn set_account_status(&self, account_id: &str, status: &str) -> anyhow::Result<()> {
+        sqlx::query("UPDATE accounts SET status = $2 WHERE account_id = $1")
+            .bind(account_id)
+            .bind(status)
+            .execute(&self.database.pool)
+            .await?;
+        Ok(())
+    }
+
     /// Available balance of [`ALICE`], in minor units.
     ///
     /// # Errors

@@ -1,0 +1,89 @@
+//! `payctl login` and `payctl logout`: an operator's session at operator-api.
+
+use std::io::{BufRead as _, IsTerminal as _, stdin};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use reqwest::Url;
+use secrecy::SecretString;
+
+use crate::api::is_local;
+use crate::operator_api::{Login, OperatorClient, Session, SessionArgs};
+use crate::outcome::CommandOutcome;
+use crate::output::Output;
+
+/// Log in at operator-api: later commands act in this session, which lasts 12 hours, or 30 minutes without use
+///
+/// The password is typed, or read from the first line of standard input.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LoginArgs {
+    /// Name of the operator
+    name: String,
+    /// URL of operator-api
+    #[arg(long, value_name = "URL", env = "PAYCTL_OPERATOR_API", default_value = "http://127.0.0.1:8081")]
+    operator_api: Url,
+    /// File whose first line is the password
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Send the password to another machine over a link that is not encrypted, because other means protect it
+    #[arg(long)]
+    allow_plaintext: bool,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// Log out: ends the session at operator-api and removes its file
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogoutArgs {
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+pub(crate) async fn log_in(args: LoginArgs, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+    let url = args.operator_api;
+    anyhow::ensure!(
+        url.scheme() == "https" || is_local(&url) || args.allow_plaintext,
+        "--operator-api (PAYCTL_OPERATOR_API) leads to another machine and is not encrypted; use https, or --allow-plaintext if other \
+         means protect the link"
+    );
+    let file = args.session.file()?;
+    let password = password(args.password_file.as_deref(), &args.name)?;
+    let session = OperatorClient::log_in(&Login { url, name: args.name }, &password).await?;
+    session.write(&file)?;
+    out.write_line(format_args!("logged in as {} until {:.0}", session.operator, session.expires_at))?;
+    Ok(CommandOutcome::Success)
+}
+
+pub(crate) async fn log_out(args: LogoutArgs, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+    let file = args.session.file()?;
+    let (session, client) = (Session::read(&file)?, args.session.client()?);
+    let ended = client.log_out().await;
+    // A session that has ended already is refused; the file is of no use then.
+    Session::forget(&file)?;
+    ended.context("the session file is removed; the session ends by itself after 30 minutes without use")?;
+    out.write_line(format_args!("{} is logged out", session.operator))?;
+    Ok(CommandOutcome::Success)
+}
+
+fn password(file: Option<&std::path::Path>, name: &str) -> anyhow::Result<SecretString> {
+    let line = match file {
+        Some(file) => {
+            let text = std::fs::read_to_string(file);
+            let text =
+                text.with_context(|| format!("the password file {} cannot be read", file.display()))?;
+            text.lines().next().unwrap_or_default().to_owned()
+        }
+        None if stdin().is_terminal() => rpassword::prompt_password(format!("password of {name}: "))
+            .context("the password cannot be read from the terminal")?,
+        None => {
+            let mut line = String::new();
+            stdin().lock().read_line(&mut line).context("the password cannot be read from standard input")?;
+            line.trim_end_matches(['\r', '\n']).to_owned()
+        }
+    };
+    anyhow::ensure!(
+        !line.is_empty(),
+        "no password was given; type it, or give its first line with --password-file"
+    );
+    Ok(line.into())
+}

@@ -1,0 +1,143 @@
+//! operator-api, in the session of the operator who logged in: who acts is who has the session.
+
+mod documents;
+mod session;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use secrecy::SecretString;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::{Value, json};
+
+pub(crate) use documents::{
+    AccountDocument, ApiKeyDocument, ChangeDocument, KillSwitchDocument, LimitDocument,
+};
+pub(crate) use session::{Login, Session};
+
+use crate::api::{ApiResponse, Connection, Service};
+use crate::output::Output;
+
+/// operator-api, in messages.
+const OPERATOR_API: Service = Service {
+    name: "operator-api",
+    setting: "the address given at payctl login (--operator-api)",
+    process: "operator-api",
+};
+
+/// The session that a command acts in.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SessionArgs {
+    /// File with the session of the operator who logged in with payctl login [default:
+    /// ~/.local/state/payctl/session.json]
+    #[arg(long, value_name = "FILE", env = "PAYCTL_SESSION")]
+    session: Option<PathBuf>,
+}
+
+/// Why an operator changes something.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ReasonArgs {
+    /// Reason; recorded permanently
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+}
+
+impl SessionArgs {
+    /// The file.
+    ///
+    /// # Errors
+    /// Neither the option nor the user's home folder names one.
+    pub(crate) fn file(&self) -> anyhow::Result<PathBuf> {
+        match &self.session {
+            Some(file) => Ok(file.clone()),
+            None => session::default_file(),
+        }
+    }
+
+    /// A client that acts in the session. Sends nothing.
+    ///
+    /// # Errors
+    /// Nobody is logged in.
+    pub(crate) fn client(&self) -> anyhow::Result<OperatorClient> {
+        let session = Session::read(&self.file()?)?;
+        OperatorClient::new(&session)
+    }
+}
+
+/// A client of operator-api.
+#[derive(Debug)]
+pub(crate) struct OperatorClient(Connection);
+
+impl OperatorClient {
+    fn new(session: &Session) -> anyhow::Result<Self> {
+        let connection = Connection::new(&OPERATOR_API, &session.url()?, session.token.clone());
+        Ok(Self(connection.context("the address of operator-api cannot be called; log in again")?))
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// The login is refused, or operator-api does not answer.
+    pub(crate) async fn log_in(login: &Login, password: &SecretString) -> anyhow::Result<Session> {
+        use secrecy::ExposeSecret as _;
+        let connection = Connection::new(&OPERATOR_API, &login.url, SecretString::default())
+            .context("--operator-api (PAYCTL_OPERATOR_API) cannot be called")?;
+        let body = json!({"name": login.name, "password": password.expose_secret()});
+        let opened =
+            connection.call(connection.post("/operator/v1/sessions").json(&body), Duration::ZERO).await?;
+        Ok(Session::opened(login, opened.document))
+    }
+
+    /// Ends the session.
+    ///
+    /// # Errors
+    /// operator-api refuses or does not answer.
+    pub(crate) async fn log_out(&self) -> anyhow::Result<()> {
+        let ended = self.0.call::<IgnoredAny>(self.0.delete("/operator/v1/sessions/current"), Duration::ZERO);
+        Ok(ended.await.map(drop)?)
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// operator-api refuses or does not answer.
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<ApiResponse<T>> {
+        Ok(self.0.call(self.0.get(&format!("/operator/v1/{path}")), Duration::ZERO).await?)
+    }
+
+    /// Acts once. What may have taken effect although no response came is safe to repeat: a proposal that is open already is that proposal.
+    ///
+    /// # Errors
+    /// operator-api refuses or does not answer.
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> anyhow::Result<ApiResponse<T>> {
+        Ok(self.0.call(self.0.post(&format!("/operator/v1/{path}")).json(body), Duration::ZERO).await?)
+    }
+
+    /// Proposes a change, which is made at once if one operator suffices.
+    ///
+    /// # Errors
+    /// operator-api refuses or does not answer.
+    pub(crate) async fn change(&self, change: Value, reason: &ReasonArgs) -> anyhow::Result<ChangeDocument> {
+        let body = json!({"change": change, "reason": reason.reason});
+        Ok(self.post("changes", &body).await?.document)
+    }
+}
+
+/// Says that a change waits for another operator. Returns whether it does.
+///
+/// # Errors
+/// The output cannot be written.
+pub(crate) fn note_waiting(change: &ChangeDocument, out: &mut Output<'_>) -> anyhow::Result<bool> {
+    if !change.is_proposed() {
+        return Ok(false);
+    }
+    let id = &change.change_id;
+    out.write_line(format_args!("change {id} proposed; nothing has changed yet"))?;
+    out.write_line(format_args!("another operator confirms it: payctl changes confirm {id} --reason TEXT"))?;
+    Ok(true)
+}
