@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use testkit::system::OPENING_MINOR;
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
+use tokio::process::Command;
 
 /// Runs `payctl` and reads its JSON.
-async fn payctl(system: &System, arguments: &[&str]) -> anyhow::Result<Value> {
-    let output = system.command("payctl").args(arguments).arg("--json").output().await?;
+async fn json_of(mut payctl: Command, arguments: &[&str]) -> anyhow::Result<Value> {
+    let output = payctl.args(arguments).arg("--json").output().await?;
     ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(serde_json::from_slice(&output.stdout)?)
 }
@@ -19,6 +20,8 @@ async fn payctl(system: &System, arguments: &[&str]) -> anyhow::Result<Value> {
 #[tokio::test]
 async fn money_that_the_receiving_bank_returns_is_credited_by_operators() -> anyhow::Result<()> {
     let system = System::start("returned-money", SystemOptions::default()).await?;
+    let operators = system.operators(&["ann", "ben"]).await?;
+    let exceptions = async || json_of(system.command("payctl"), &["exceptions"]).await;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     system.switch.finish_transfer(&payment.reference, "return").await?;
@@ -31,20 +34,20 @@ async fn money_that_the_receiving_bank_returns_is_credited_by_operators() -> any
     assert_eq!(system.available().await?, OPENING_MINOR - 500, "operators decide the credit");
 
     // The switch is queried before the credit, and says that the money came back.
-    let listed = payctl(&system, &["exceptions"]).await?;
+    let listed = exceptions().await?;
     let number = listed["exceptions"][0]["exception_id"].to_string();
     let reason = ["--reason", "the switch returned it"];
-    let evidence = ["--by", "Ann", "--evidence", "statement 7, line 3"];
+    let evidence = ["--evidence", "statement 7, line 3"];
     let propose = [&["decide", "return-credit", number.as_str()], &reason[..], &evidence].concat();
-    let proposed = payctl(&system, &propose).await?;
+    let proposed = json_of(operators.payctl(&system, "ann"), &propose).await?;
     let id = proposed["decision_id"].as_str().with_context(|| proposed.to_string())?;
     assert_eq!(system.available().await?, OPENING_MINOR - 500, "a second operator confirms it");
-    let confirm = [&["decide", "confirm", id], &reason[..], &["--by", "Ben"]].concat();
+    let confirm = [&["decide", "confirm", id], &reason[..]].concat();
     for _ in 0..2 {
-        payctl(&system, &confirm).await?;
+        json_of(operators.payctl(&system, "ben"), &confirm).await?;
         assert_eq!(system.available().await?, OPENING_MINOR, "credited once");
     }
-    let open = payctl(&system, &["exceptions"]).await?;
+    let open = exceptions().await?;
     assert_eq!(open["exceptions"], json!([]), "closed by the credit");
     assert_eq!(system.state(&payment.payment_id).await?, "settled");
     Ok(())

@@ -4,7 +4,7 @@
 use payment_ledger::operator::decisions::DecisionView;
 use payment_ledger::reads::queues::{ExceptionView, StuckPayment};
 use payment_ledger::reads::view::PaymentView;
-use payment_protocol::decision::{Action, DecisionOutcome};
+use payment_protocol::decision::Action;
 use payment_protocol::money::{format_major, parse_currency};
 use serde_json::{Value, json};
 
@@ -108,32 +108,6 @@ pub(crate) fn exception(exception: &ExceptionView) -> Value {
         "closed_at": exception.closed_at,
         "closed_by": exception.closed_by,
     })
-}
-
-/// Result of a decision, in words; `None` while the decision is open. The detail of a debit names the
-/// account that was debited.
-pub(crate) fn decision_result(decision: &DecisionView) -> Option<String> {
-    decision.closed_at?;
-    let detail = decision.detail.clone().unwrap_or_default();
-    Some(match &decision.outcome {
-        Some(outcome) => outcome_text(outcome, &detail),
-        None => detail,
-    })
-}
-
-fn outcome_text(outcome: &DecisionOutcome, booked: &str) -> String {
-    match outcome {
-        DecisionOutcome::Settled => format!("applied: {booked}, the payment is settled"),
-        DecisionOutcome::Released(cause) => format!("applied: released, nothing is charged; cause: {cause}"),
-        DecisionOutcome::RetryCancel => "applied: the cancel is sent to the switch again".into(),
-        DecisionOutcome::FinalStatus(final_status) => {
-            format!(
-                "superseded: the switch reported the final status {final_status}, which the payment follows"
-            )
-        }
-        DecisionOutcome::Refused { detail } => format!("refused: {detail}"),
-        DecisionOutcome::Ended(end) => format!("refused: the payment had ended before, final state {end}"),
-    }
 }
 
 #[cfg(test)]

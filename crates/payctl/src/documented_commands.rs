@@ -35,7 +35,7 @@ fn a_command_that_does_not_exist_is_found() {
     let command = super::Cli::command();
     for (shown, is_right) in [
         ("decide late-debit EXCEPTION ..", true),
-        ("decide PAYMENT_ID debit --by NAME --reason \"...\"", true),
+        ("decide PAYMENT_ID debit --reason \"...\"", true),
         ("exceptions correct EXCEPTION late-debit", false),
         ("kill-switch halt", false),
         ("show PAYMENT_ID --verbose", false),

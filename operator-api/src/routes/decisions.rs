@@ -80,9 +80,9 @@ pub(crate) struct Decision {
     confirm_reason: Option<String>,
     #[schema(value_type = Status)]
     status: DecisionStatus,
-    /// The outcome in words.
+    /// What came of it, in words; missing while it is open.
     #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
+    result: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     closed_at: Option<Timestamp>,
@@ -90,6 +90,7 @@ pub(crate) struct Decision {
 
 impl From<DecisionView> for Decision {
     fn from(view: DecisionView) -> Self {
+        let result = view.result();
         Self {
             decision_id: view.decision_id.to_string(),
             payment_id: view.payment_id,
@@ -103,7 +104,7 @@ impl From<DecisionView> for Decision {
             confirmed_at: view.confirmed_at,
             confirm_reason: view.confirm_reason,
             status: view.status,
-            detail: view.detail,
+            result,
             closed_at: view.closed_at,
         }
     }

@@ -26,7 +26,7 @@ pub(crate) struct LoginArgs {
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
     /// Send the password to another machine over a link that is not encrypted, because other means protect it
-    #[arg(long)]
+    #[arg(long, env = "PAYCTL_ALLOW_PLAINTEXT")]
     allow_plaintext: bool,
     #[command(flatten)]
     session: SessionArgs,

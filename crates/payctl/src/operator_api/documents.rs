@@ -40,6 +40,25 @@ impl ChangeDocument {
     }
 }
 
+/// A decision.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct DecisionDocument {
+    pub(crate) decision_id: String,
+    /// Missing for an exception without a payment.
+    pub(crate) payment_id: Option<String>,
+    pub(crate) proposed_by: String,
+    /// `proposed`, `confirmed`, `done`, `refused` or `withdrawn`.
+    pub(crate) status: String,
+    /// What came of it, in words; missing while it is open.
+    pub(crate) result: Option<String>,
+}
+
+/// An exception that was opened.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct OpenedExceptionDocument {
+    pub(crate) exception_id: i64,
+}
+
 /// A customer account.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct AccountDocument {

@@ -12,11 +12,12 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 
 pub(crate) use documents::{
-    AccountDocument, ApiKeyDocument, ChangeDocument, KillSwitchDocument, LimitDocument,
+    AccountDocument, ApiKeyDocument, ChangeDocument, DecisionDocument, KillSwitchDocument, LimitDocument,
+    OpenedExceptionDocument,
 };
 pub(crate) use session::{Login, Session};
 
-use crate::api::{ApiResponse, Connection, Service};
+use crate::api::{ApiError, ApiResponse, Connection, Service};
 use crate::output::Output;
 
 /// operator-api, in messages.
@@ -103,10 +104,22 @@ impl OperatorClient {
     /// # Errors
     /// operator-api refuses or does not answer.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<ApiResponse<T>> {
-        Ok(self.0.call(self.0.get(&format!("/operator/v1/{path}")), Duration::ZERO).await?)
+        self.get_within(path, Duration::ZERO).await
     }
 
-    /// Acts once. What may have taken effect although no response came is safe to repeat: a proposal that is open already is that proposal.
+    /// Reads a document for which operator-api is requested to wait.
+    ///
+    /// # Errors
+    /// operator-api refuses or does not answer.
+    pub(crate) async fn get_within<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        wait: Duration,
+    ) -> anyhow::Result<ApiResponse<T>> {
+        Ok(self.0.call(self.0.get(&format!("/operator/v1/{path}")), wait).await?)
+    }
+
+    /// Acts once. What may have been recorded although no answer came is safe to repeat: it is recorded once.
     ///
     /// # Errors
     /// operator-api refuses or does not answer.
@@ -115,7 +128,20 @@ impl OperatorClient {
         path: &str,
         body: &Value,
     ) -> anyhow::Result<ApiResponse<T>> {
-        Ok(self.0.call(self.0.post(&format!("/operator/v1/{path}")).json(body), Duration::ZERO).await?)
+        let posted = self.0.call(self.0.post(&format!("/operator/v1/{path}")).json(body), Duration::ZERO);
+        posted.await.map_err(|error| {
+            let may_be_recorded = match &error {
+                ApiError::Unreachable { .. } => false,
+                ApiError::NoResponse { .. } | ApiError::Unreadable { .. } => true,
+                ApiError::Refused { status, .. } => status.is_server_error(),
+            };
+            let error = anyhow::Error::new(error);
+            if may_be_recorded {
+                error.context("it may be recorded; repeat the same command, which records it once")
+            } else {
+                error
+            }
+        })
     }
 
     /// Proposes a change, which is made at once if one operator suffices.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use payment_ledger::Ledger;
+use payment_ledger::access::operators::OperatorRole;
 use payment_ledger::operator::decisions::DecisionStatus;
 use payment_ledger::steps::accept::{NewPayment, accept};
 use payment_ledger::switch::callbacks::Callback;
@@ -23,9 +24,11 @@ use payment_protocol::submit::SendAnswer;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::process::Command;
+use tokio::sync::OnceCell;
 
 use crate::run::{CommandResult, command, payctl};
 use crate::scratch_database::ScratchDatabase;
+use crate::staff::Operators;
 
 /// The configuration of `./dev up`; tests override addresses in the environment.
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/demo.toml");
@@ -36,7 +39,12 @@ pub(crate) struct Bank {
     pub(crate) ledger: Ledger,
     scratch: ScratchDatabase,
     switch_url: String,
+    /// Started with the first decision.
+    operators: OnceCell<Operators>,
 }
+
+/// The operators; each may propose and confirm.
+const OPERATORS: [&str; 3] = ["Ann", "Bob", "Carl"];
 
 /// A payment's id and reference.
 #[derive(Clone, Debug)]
@@ -55,7 +63,7 @@ impl Bank {
         let scratch = ScratchDatabase::new();
         payctl(&["migrate", "--database-url", scratch.url()]).await.success();
         let ledger = Ledger::new(PgPool::connect(scratch.url()).await.unwrap());
-        Self { ledger, scratch, switch_url: url.to_owned() }
+        Self { ledger, scratch, switch_url: url.to_owned(), operators: OnceCell::new() }
     }
 
     /// The binary with this bank's configuration.
@@ -72,6 +80,22 @@ impl Bank {
 
     pub(crate) async fn payctl(&self, args: &[&str]) -> CommandResult {
         CommandResult::of(self.command(args).output().await.unwrap())
+    }
+
+    /// The binary, acting in an operator's session.
+    pub(crate) async fn command_by(&self, name: &str, args: &[&str]) -> Command {
+        let roles = [OperatorRole::Operator, OperatorRole::Approver];
+        let all = OPERATORS.map(|name| (name, &roles[..]));
+        let operators = self
+            .operators
+            .get_or_init(|| Operators::log_in_all(self.scratch.url(), &self.switch_url, &all))
+            .await;
+        operators.command(name, args)
+    }
+
+    /// What an operator does.
+    pub(crate) async fn by(&self, name: &str, args: &[&str]) -> CommandResult {
+        CommandResult::of(self.command_by(name, args).await.output().await.unwrap())
     }
 
     /// Runs a command with --json, expects success and returns the printed document.

@@ -36,8 +36,8 @@ async fn payctl_stuck_lists_a_payment_with_reason_and_allowed_actions() {
     let submitted = bank.submitted("submitted").await.id;
     let waiting = bank.needs_operator("waiting", OperatorReason::NoCancelOrQuery).await.id;
     assert_eq!(bank.payctl(&["stuck"]).await.success(), "no payment is stuck for 5 min 0 s or longer\n");
-    let debit = ["decide", waiting.as_str(), "debit", "--by", "Ann", "--reason", "it left"];
-    bank.payctl(&[&debit[..], &["--evidence", "letter 7"]].concat()).await.success();
+    let debit = ["decide", waiting.as_str(), "debit", "--reason", "it left"];
+    bank.by("Ann", &[&debit[..], &["--evidence", "letter 7"]].concat()).await.success();
 
     let stuck = bank.payctl(&["stuck", "--older-than", "0s"]).await.success();
     let line = stuck.lines().find(|line| line.starts_with(waiting.as_str())).unwrap();
@@ -79,10 +79,10 @@ async fn payctl_lists_exceptions_until_a_decision_closes_them() {
     let output = bank.payctl(&["exceptions"]).await.success();
     assert!(output.starts_with("exception   kind                open for   payment "), "{output}");
 
-    let close = ["decide", "close", &number, "--by", "Ann", "--reason", "a test of theirs"];
-    let output = bank.payctl(&close).await.success();
+    let close = ["decide", "close", &number, "--reason", "a test of theirs"];
+    let output = bank.by("Ann", &close).await.success();
     assert!(output.starts_with(&format!("exception {number} closed by decision dec_")), "{output}");
-    assert_eq!(bank.payctl(&close).await.success(), output);
+    assert_eq!(bank.by("Ann", &close).await.success(), output);
     assert_eq!(bank.payctl(&["exceptions"]).await.success(), "no open exception\n");
     let all = bank.json(&["exceptions", "--all"]).await;
     assert!(all["exceptions"][0]["closed_by"].as_str().unwrap().starts_with("dec_"));

@@ -8,9 +8,9 @@ use crate::staff::{PASSWORD, Staff, proposed};
 #[tokio::test]
 async fn payctl_logs_in_acts_in_the_session_and_logs_out() {
     let staff = Staff::open().await;
-    let mode = std::fs::metadata(staff.session("ann")).unwrap().permissions().mode();
+    let mode = std::fs::metadata(staff.operators.session("ann")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "nobody else reads the session");
-    let error = staff.log_in("eve", PASSWORD).await.refused();
+    let error = staff.operators.log_in("eve", PASSWORD).await.refused();
     assert!(error.contains("login_refused"), "{error}");
     let error = staff.ann(&["login", "ann"]).await.refused();
     assert!(error.contains("no password was given"), "{error}");

@@ -94,10 +94,10 @@ async fn s0_7_payctl_shows_the_release_of_a_settled_transfer_first() {
     // After the late debit the invariants hold.
     bank.success(&payment).await;
     let exception = bank.json(&["exceptions"]).await["exceptions"][0]["exception_id"].to_string();
-    let propose =
-        ["decide", "late-debit", &exception, "--by", "Ann", "--reason", "it left", "--evidence", "x"];
-    let id = decision_id(&bank.json(&propose).await);
-    bank.payctl(&["decide", "confirm", id.as_str(), "--by", "Bob", "--reason", "so it did"]).await.success();
+    let propose = ["decide", "late-debit", &exception, "--reason", "it left", "--evidence", "x"];
+    let proposed = bank.by("Ann", &[&propose[..], &["--json"]].concat()).await.success();
+    let id = decision_id(&serde_json::from_str(&proposed).unwrap());
+    bank.by("Bob", &["decide", "confirm", id.as_str(), "--reason", "so it did"]).await.success();
     let document = bank.json(&["show", payment.id.as_str()]).await;
     assert_eq!(
         (invariant_status(&document, "I3"), invariant_status(&document, "I4")),

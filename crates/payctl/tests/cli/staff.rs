@@ -17,26 +17,26 @@ use crate::scratch_database::ScratchDatabase;
 
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
-/// Ann proposes; bob confirms.
-pub(crate) struct Staff {
-    pub(crate) scratch: ScratchDatabase,
-    pub(crate) pool: PgPool,
+/// operator-api over a database, and operators who log in with payctl, each with a session file.
+pub(crate) struct Operators {
     pub(crate) address: SocketAddr,
     sessions: PathBuf,
     _serving: DropGuard,
 }
 
-impl Staff {
-    /// Starts operator-api and logs both in.
-    pub(crate) async fn open() -> Self {
-        let scratch = ScratchDatabase::migrated().await;
-        let pool = PgPool::connect(scratch.url()).await.unwrap();
-        let ledger = Ledger::new(pool.clone());
-        for (name, role) in [("ann", OperatorRole::Operator), ("bob", OperatorRole::Approver)] {
+impl Operators {
+    /// Starts operator-api and logs the operators in.
+    pub(crate) async fn log_in_all(
+        database_url: &str,
+        switch_url: &str,
+        operators: &[(&str, &[OperatorRole])],
+    ) -> Self {
+        let ledger = Ledger::new(PgPool::connect(database_url).await.unwrap());
+        for (name, roles) in operators {
             let stored = Password::new(PASSWORD.into()).unwrap().to_stored().unwrap();
-            ledger.create_operator(name, &[role], &stored).await.unwrap();
+            ledger.create_operator(name, roles, &stored).await.unwrap();
         }
-        let connect: PgConnectOptions = scratch.url().parse().unwrap();
+        let connect: PgConnectOptions = database_url.parse().unwrap();
         let own = PgPoolOptions::new().max_connections(2);
         let own = own.connect_with(connect.options([("role", "operator_api")])).await.unwrap();
         let profile = json!({
@@ -44,14 +44,13 @@ impl Staff {
             "honours_deadline": true, "max_skew_ms": 1_000, "can_cancel": true, "can_recall": true, "has_callback": true,
         });
         let config = serde_json::from_value(json!({
-            "temporal": {"allow_clear_payloads": true},
-            "switches": {"mock": {"base_url": "http://127.0.0.1:9", "api_token": "t", "routes": ["XX"], "profile": profile}},
+            "temporal": {"allow_clear_payloads": true, "address": "http://127.0.0.1:1"},
+            "switches": {"mock": {"base_url": switch_url, "api_token": "demo-switch-token", "routes": ["XX"], "profile": profile}},
         }));
-        let config = config.unwrap();
-        let router = operator_api::router(config, own, CancellationToken::new()).unwrap();
+        let stop = CancellationToken::new();
+        let router = operator_api::router(config.unwrap(), own, stop.clone()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         tokio::spawn(async move {
             let service = router.into_make_service_with_connect_info::<SocketAddr>();
@@ -59,12 +58,12 @@ impl Staff {
         });
         let sessions =
             std::env::temp_dir().join(format!("payctl-sessions-{}", uuid::Uuid::new_v4().simple()));
-        let staff = Self { scratch, pool, address, sessions, _serving: stop.drop_guard() };
-        for name in ["ann", "bob"] {
-            let output = staff.log_in(name, PASSWORD).await.success();
+        let all = Self { address, sessions, _serving: stop.drop_guard() };
+        for (name, _) in operators {
+            let output = all.log_in(name, PASSWORD).await.success();
             assert!(output.starts_with(&format!("logged in as {name} until 2")), "{output}");
         }
-        staff
+        all
     }
 
     /// The session file of an operator.
@@ -89,15 +88,39 @@ impl Staff {
         std::fs::remove_file(file).unwrap();
         CommandResult::of(output)
     }
+}
+
+impl Drop for Operators {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.sessions);
+    }
+}
+
+/// Ann proposes; bob confirms.
+pub(crate) struct Staff {
+    pub(crate) scratch: ScratchDatabase,
+    pub(crate) pool: PgPool,
+    pub(crate) operators: Operators,
+}
+
+impl Staff {
+    /// Logs both in.
+    pub(crate) async fn open() -> Self {
+        let scratch = ScratchDatabase::migrated().await;
+        let pool = PgPool::connect(scratch.url()).await.unwrap();
+        let both = [("ann", &[OperatorRole::Operator][..]), ("bob", &[OperatorRole::Approver])];
+        let operators = Operators::log_in_all(scratch.url(), "http://127.0.0.1:1", &both).await;
+        Self { scratch, pool, operators }
+    }
 
     /// What ann does.
     pub(crate) async fn ann(&self, args: &[&str]) -> CommandResult {
-        CommandResult::of(self.command("ann", args).output().await.unwrap())
+        CommandResult::of(self.operators.command("ann", args).output().await.unwrap())
     }
 
     /// What bob does.
     pub(crate) async fn bob(&self, args: &[&str]) -> CommandResult {
-        CommandResult::of(self.command("bob", args).output().await.unwrap())
+        CommandResult::of(self.operators.command("bob", args).output().await.unwrap())
     }
 
     /// Ann proposes with a command, which changes nothing yet, and bob confirms. Returns the output of the proposal.
@@ -120,12 +143,6 @@ impl Staff {
     pub(crate) async fn json(&self, args: &[&str]) -> Value {
         let output = self.ann(&[args, &["--json"]].concat()).await.success();
         serde_json::from_str(&output).unwrap()
-    }
-}
-
-impl Drop for Staff {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.sessions);
     }
 }
 

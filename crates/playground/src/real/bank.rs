@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use testkit::environment::TestEnvironment;
 use testkit::process::Process;
 use testkit::proxy::FaultProxy;
-use testkit::system::AcceptedPayment;
+use testkit::system::{AcceptedPayment, Operators};
 use testkit::{System, SystemOptions};
 use uuid::Uuid;
 
@@ -19,6 +19,8 @@ const DESTINATION: &str = "XX-SHOP";
 pub(super) struct Bank {
     pub(super) system: System,
     pub(super) gate: Gate,
+    /// Ann and bob.
+    operators: Operators,
     /// Between the bank and Temporal.
     temporal: FaultProxy,
 }
@@ -47,7 +49,8 @@ impl Bank {
         });
         // A transfer settles when the run says so.
         system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
-        Ok(Self { system, gate, temporal })
+        let operators = system.operators(&["ann", "bob"]).await?;
+        Ok(Self { system, gate, operators, temporal })
     }
 
     /// Opens an account for one run.
@@ -91,9 +94,13 @@ impl Bank {
         Ok(std::mem::replace(&mut self.system.worker, other))
     }
 
-    /// Runs `payctl` as an operator does; returns its output.
-    pub(super) fn payctl(&self, arguments: &[&str]) -> impl Future<Output = anyhow::Result<String>> + use<> {
-        let mut command = self.system.command("payctl");
+    /// Runs `payctl` in the session of an operator; returns its output.
+    pub(super) fn payctl(
+        &self,
+        operator: &str,
+        arguments: &[&str],
+    ) -> impl Future<Output = anyhow::Result<String>> + use<> {
+        let mut command = self.operators.payctl(&self.system, operator);
         command.args(arguments);
         let words = arguments.join(" ");
         async move {

@@ -494,22 +494,19 @@ impl WithKeys<'_> {
             "decide",
             &payment_id,
             "debit",
-            "--by",
-            "ann",
             "--reason",
             "recall refused",
             "--evidence",
             "statement of the switch",
         ];
-        let proposed = self.bank.payctl(&proposal).await?;
+        let proposed = self.bank.payctl("ann", &proposal).await?;
         let decision = proposed.split_whitespace().find(|word| word.starts_with("dec_"));
         let Some(decision) = decision.map(|word| word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()))
         else {
             bail!("payctl decide names no decision: {proposed}");
         };
         self.say(at, Actor::Operator, "An operator proposes the debit, with evidence.");
-        let confirmed =
-            self.bank.payctl(&["decide", "confirm", decision, "--by", "bob", "--reason", "checked"]);
+        let confirmed = self.bank.payctl("bob", &["decide", "confirm", decision, "--reason", "checked"]);
         // The workflow asks the switch before it applies the decision.
         self.passing(confirmed).await?;
         self.say(at, Actor::Operator, "Another operator confirms it.");

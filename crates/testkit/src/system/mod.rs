@@ -1,5 +1,6 @@
 //! A complete bank with a mock switch for one test: databases and processes of its own, on free ports.
 
+mod operators;
 mod options;
 mod payments;
 mod queries;
@@ -19,6 +20,7 @@ use crate::environment::TestEnvironment;
 use crate::process::Process;
 use crate::switch::SwitchAdmin;
 
+pub use operators::Operators;
 pub use options::{LinkFiles, OtherOptions, SystemOptions};
 pub use payments::{AcceptedPayment, payment_request};
 

@@ -2,24 +2,22 @@
 
 mod exception;
 mod payment;
-mod wait;
 
-use payment_ledger::LedgerError;
-use payment_ledger::operator::decisions::DecideError;
+use anyhow::Context as _;
 use payment_protocol::action::Correction;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{DecisionId, PaymentId};
+use serde_json::{Value, json};
 
-use crate::config::ConfigArgs;
+use crate::operator_api::SessionArgs;
 use crate::outcome::{CommandOutcome, EXIT_CODES};
 use crate::output::Output;
 
 /// Decide about a payment that needs an operator, or about an exception
 ///
-/// A decision that moves money is proposed by one operator and confirmed by another (four-eyes). The payment's
-/// workflow applies a decision about a payment and queries the switch first; background-worker delivers the
-/// decision if this command cannot. Every command may be repeated: the same decision by the same operator is
-/// recorded once.
+/// A decision that moves money is proposed by one operator and confirmed by another (four-eyes), each logged in with payctl login. The
+/// payment's workflow applies a decision about a payment and queries the switch first. Every command may be repeated:
+/// the same decision by the same operator is recorded once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
@@ -35,10 +33,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT")]
     evidence: Option<String>,
     #[command(flatten)]
-    config: ConfigArgs,
-    // Required unless a subcommand has its own.
-    #[command(flatten)]
-    operator: Option<OperatorArgs>,
+    operator: OperatorArgs,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -66,8 +61,6 @@ struct DecisionArgs {
     #[arg(value_parser = super::id::<DecisionId>)]
     decision: DecisionId,
     #[command(flatten)]
-    config: ConfigArgs,
-    #[command(flatten)]
     operator: OperatorArgs,
 }
 
@@ -77,8 +70,6 @@ struct PaymentArgs {
     /// Id of the ended payment
     #[arg(value_parser = super::id::<PaymentId>)]
     payment: PaymentId,
-    #[command(flatten)]
-    config: ConfigArgs,
     #[command(flatten)]
     operator: OperatorArgs,
 }
@@ -92,8 +83,6 @@ struct ExceptionArgs {
     #[arg(long, value_name = "TEXT")]
     evidence: Option<String>,
     #[command(flatten)]
-    config: ConfigArgs,
-    #[command(flatten)]
     operator: OperatorArgs,
 }
 
@@ -106,26 +95,40 @@ struct CloseArgs {
     #[arg(long, value_name = "TEXT", hide = true)]
     evidence: Option<String>,
     #[command(flatten)]
-    config: ConfigArgs,
-    #[command(flatten)]
     operator: OperatorArgs,
 }
 
-/// The operator, the reason, and the form of the output.
+/// The operator's session, the reason, and the form of the output.
 #[derive(Debug, clap::Args)]
 struct OperatorArgs {
-    /// Name of the deciding operator: 1 to 64 ASCII letters, digits and . _ - @; recorded permanently
-    #[arg(long, value_name = "NAME")]
-    by: String,
+    #[command(flatten)]
+    session: SessionArgs,
     /// Reason for the decision; recorded permanently
+    // Required, but not by clap: a decision about a payment is no subcommand, and clap would require it before each subcommand, too.
     #[arg(long, value_name = "TEXT")]
-    reason: String,
+    reason: Option<String>,
     /// Longest time to wait for the decision's outcome, in seconds, 0 to 86400
     #[arg(long, value_name = "SECONDS", default_value_t = 45, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     wait: u64,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+}
+
+impl OperatorArgs {
+    fn reason(&self) -> anyhow::Result<&str> {
+        self.reason.as_deref().context("the reason is missing; state why the operator decides with --reason")
+    }
+
+    /// The body of a request.
+    fn body(&self) -> anyhow::Result<Value> {
+        Ok(json!({"reason": self.reason()?}))
+    }
+
+    /// The body of a proposal.
+    fn proposal(&self, action: &str, evidence: Option<&str>) -> anyhow::Result<Value> {
+        Ok(json!({"action": action, "reason": self.reason()?, "evidence": evidence}))
+    }
 }
 
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
@@ -140,11 +143,10 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
         Some(Command::Close(args)) => return close(&args, out).await,
         None => {}
     }
-    let (Some(payment), Some(action), Some(operator)) = (args.payment, args.action, args.operator) else {
-        anyhow::bail!("a decision needs a payment, an action, --by and --reason; see payctl decide --help");
+    let (Some(payment), Some(action)) = (args.payment, args.action) else {
+        anyhow::bail!("a decision needs a payment and an action; see payctl decide --help");
     };
-    let config = args.config.read()?;
-    payment::propose(&config, &payment, action, args.evidence.as_deref(), &operator, out).await
+    payment::propose(&payment, action, args.evidence.as_deref(), &args.operator, out).await
 }
 
 /// The actions in the command line's spelling.
@@ -158,14 +160,18 @@ fn action() -> impl clap::builder::TypedValueParser<Value = Action> {
     })
 }
 
-/// The error of a decision that was refused, or whose recording is unknown.
-fn not_decided(error: DecideError) -> anyhow::Error {
-    match error {
-        DecideError::Refused(refused) => anyhow::anyhow!("nothing was decided: {refused}"),
-        DecideError::Ledger(error @ LedgerError::Unavailable(_)) => {
-            let context = "the decision may be recorded; repeat the same command, which records it once";
-            anyhow::Error::new(error).context(context)
-        }
-        DecideError::Ledger(error) => anyhow::Error::new(error).context("the decision was not recorded"),
+/// Writes a decision as it was received, or these lines.
+fn write(
+    decision: &str,
+    operator: &OperatorArgs,
+    lines: &[String],
+    out: &mut Output<'_>,
+) -> anyhow::Result<()> {
+    if operator.json {
+        return Ok(out.write_line(decision)?);
     }
+    for line in lines {
+        out.write_line(crate::output::escape_control(line))?;
+    }
+    Ok(())
 }

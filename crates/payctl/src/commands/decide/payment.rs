@@ -1,167 +1,125 @@
-//! Decisions about a payment that needs an operator: propose, confirm, withdraw.
+//! Decisions about a payment that needs an operator: propose, confirm, withdraw, and wait for what comes of it.
 
-use payment_ledger::Ledger;
-use payment_ledger::operator::decisions::{ConfirmOutcome, DecisionStatus, DecisionView};
+use std::time::Duration;
+
 use payment_protocol::decision::Action;
-use payment_protocol::ids::{DecisionId, PaymentId, SwitchName};
-use reconciliation::correction::{self, CorrectionBar};
-use serde_json::json;
+use payment_protocol::ids::PaymentId;
+use tokio::time::Instant;
 
-use super::wait::{self, DecisionProgress};
-use super::{DecisionArgs, OperatorArgs, not_decided};
-use crate::config::Config;
-use crate::document;
+use super::{DecisionArgs, OperatorArgs, write};
+use crate::api::ApiResponse;
+use crate::operator_api::{DecisionDocument, OperatorClient};
 use crate::outcome::CommandOutcome;
-use crate::output::{Output, escape_control};
+use crate::output::Output;
+
+/// Longest time that operator-api is requested to wait.
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Proposes an action. An action that moves no money is confirmed at once and waited for.
 pub(super) async fn propose(
-    config: &Config,
     payment: &PaymentId,
     action: Action,
     evidence: Option<&str>,
     operator: &OperatorArgs,
     out: &mut Output<'_>,
 ) -> anyhow::Result<CommandOutcome> {
-    let ledger = config.ledger().await?;
-    let proposed = ledger.propose(payment, action, &operator.by, &operator.reason, evidence).await;
-    let proposed = proposed.map_err(not_decided)?;
-    let id = &proposed.decision_id;
-    let by = escape_control(&operator.by);
-    match proposed.message {
-        Some(message) => {
-            note(
-                operator,
-                out,
-                format_args!("decision {id}: {action} of payment {payment}, recorded for {by}"),
-            )?;
-            let progress = wait::for_outcome(config, &ledger, &message, id, operator.wait).await;
-            report(&progress, operator, out)
-        }
-        None => {
-            let decision = ledger.decision(id).await.ok().flatten();
-            if operator.json {
-                out.write_json(
-                    &json!({ "decision_id": id, "decision": decision.as_ref().map(document::decision) }),
-                )?;
-            } else {
-                out.write_line(format_args!(
-                    "decision {id}: {action} of payment {payment}, proposed by {by}"
-                ))?;
-                out.write_line(format_args!(
-                    "next: another operator confirms it with payctl decide confirm {id} --by NAME --reason TEXT"
-                ))?;
-            }
-            Ok(CommandOutcome::Success)
-        }
+    let client = operator.session.client()?;
+    let body = operator.proposal(action.as_str(), evidence)?;
+    let proposed = client.post::<DecisionDocument>(&format!("payments/{payment}/decisions"), &body).await?;
+    let DecisionDocument { decision_id: id, proposed_by: by, status, .. } = &proposed.document;
+    if status == "proposed" {
+        let lines = [
+            format!("decision {id}: {action} of payment {payment}, proposed by {by}"),
+            format!("next: another operator confirms it with payctl decide confirm {id} --reason TEXT"),
+        ];
+        write(&proposed.body, operator, &lines, out)?;
+        return Ok(CommandOutcome::Success);
     }
+    note(operator, out, &format!("decision {id}: {action} of payment {payment}, recorded for {by}"))?;
+    report(&wait(&client, proposed, operator.wait).await, operator, out)
 }
 
-/// Confirms a proposal. A decision about a payment is delivered to its workflow at once and waited for.
+/// Confirms a proposal, and waits until a decision about a payment is applied.
 pub(super) async fn confirm(args: &DecisionArgs, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
-    let DecisionArgs { decision: id, config, operator } = args;
-    let config = config.read()?;
-    let ledger = config.ledger().await?;
-    verify_correction(&config, &ledger, id).await?;
-    match ledger.confirm(id, &operator.by, &operator.reason).await.map_err(not_decided)? {
-        ConfirmOutcome::ToApply(message) => {
-            note(operator, out, format_args!("decision {id} confirmed"))?;
-            let progress = wait::for_outcome(&config, &ledger, &message, id, operator.wait).await;
-            report(&progress, operator, out)
-        }
-        ConfirmOutcome::Corrected { detail } => {
-            let decision = ledger.decision(id).await.ok().flatten();
-            if operator.json {
-                out.write_json(&json!({
-                    "decision_id": id,
-                    "detail": detail,
-                    "decision": decision.as_ref().map(document::decision),
-                }))?;
-            } else {
-                out.write_line(format_args!(
-                    "decision {id} confirmed and posted: {}",
-                    escape_control(&detail)
-                ))?;
-            }
-            Ok(CommandOutcome::Success)
-        }
+    let DecisionArgs { decision: id, operator } = args;
+    let client = operator.session.client()?;
+    let path = format!("decisions/{id}/confirm");
+    let confirmed = client.post::<DecisionDocument>(&path, &operator.body()?).await?;
+    if let Some(result) = confirmed.document.result.as_ref().filter(|_| confirmed.document.status == "done") {
+        let posted = [format!("decision {id} confirmed and posted: {result}")];
+        write(&confirmed.body, operator, &posted, out)?;
+        return Ok(CommandOutcome::Success);
     }
-}
-
-/// Queries the switch before a correction, which this command posts itself. For a decision about an open
-/// payment the workflow queries the switch.
-async fn verify_correction(config: &Config, ledger: &Ledger, id: &DecisionId) -> anyhow::Result<()> {
-    let options_of = |name: &SwitchName| {
-        config.switch(name).map(|switch| switch.options).map_err(|error| format!("{error:#}"))
-    };
-    match correction::verify_proposed(ledger, id, options_of).await {
-        Ok(()) => Ok(()),
-        Err(bar @ CorrectionBar::Contradicted { .. }) => {
-            anyhow::bail!("nothing was decided: {bar}; payctl decide withdraw ends the proposal")
-        }
-        Err(bar) => Err(anyhow::Error::new(bar).context("nothing was decided")),
-    }
+    note(operator, out, &format!("decision {id} confirmed"))?;
+    report(&wait(&client, confirmed, operator.wait).await, operator, out)
 }
 
 /// Withdraws a proposal.
 pub(super) async fn withdraw(args: &DecisionArgs, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
-    let DecisionArgs { decision: id, config, operator } = args;
-    let ledger = config.read()?.ledger().await?;
-    ledger.withdraw(id, &operator.by, &operator.reason).await.map_err(not_decided)?;
-    if operator.json {
-        let decision = ledger.decision(id).await.ok().flatten();
-        out.write_json(&json!({ "decision_id": id, "decision": decision.as_ref().map(document::decision) }))?;
-    } else {
-        out.write_line(format_args!("decision {id} withdrawn; nothing was applied"))?;
-    }
+    let DecisionArgs { decision: id, operator } = args;
+    let path = format!("decisions/{id}/withdraw");
+    let withdrawn = operator.session.client()?.post::<DecisionDocument>(&path, &operator.body()?).await?;
+    let lines = [format!("decision {id} withdrawn; nothing was applied")];
+    write(&withdrawn.body, operator, &lines, out)?;
     Ok(CommandOutcome::Success)
 }
 
+/// Waits until the decision is final, `wait_s` seconds or Ctrl-C. Returns it as it was last read: it is recorded, and applied without
+/// this command.
+async fn wait(
+    client: &OperatorClient,
+    decided: ApiResponse<DecisionDocument>,
+    wait_s: u64,
+) -> ApiResponse<DecisionDocument> {
+    let deadline = Instant::now() + Duration::from_secs(wait_s);
+    let mut last = decided;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now()).min(WAIT_MAX);
+        if last.document.result.is_some() || left.is_zero() {
+            return last;
+        }
+        // In whole seconds, and never a request without a wait.
+        let wait_s = left.as_secs().saturating_add(1).min(WAIT_MAX.as_secs());
+        let path = format!("decisions/{}?wait={wait_s}", last.document.decision_id);
+        tokio::select! {
+            read = client.get_within(&path, Duration::from_secs(wait_s)) => match read {
+                Ok(read) => last = read,
+                Err(_) => return last,
+            },
+            _ = tokio::signal::ctrl_c() => return last,
+        }
+    }
+}
+
 /// Writes an intermediate line, unless one JSON document follows.
-fn note(operator: &OperatorArgs, out: &mut Output<'_>, text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
+fn note(operator: &OperatorArgs, out: &mut Output<'_>, text: &str) -> anyhow::Result<()> {
     if !operator.json {
         out.write_line(text)?;
     }
     Ok(())
 }
 
-/// Writes the decision's result, or why it is not applied yet.
+/// Writes the decision's result, or that it is not applied yet.
 fn report(
-    progress: &DecisionProgress,
+    decision: &ApiResponse<DecisionDocument>,
     operator: &OperatorArgs,
     out: &mut Output<'_>,
 ) -> anyhow::Result<CommandOutcome> {
-    let DecisionProgress { decision_id, payment_id, decision, delivery } = progress;
-    let closed = decision.as_ref().filter(|decision| decision.closed_at.is_some());
-    let outcome = closed.map_or(CommandOutcome::Unknown, outcome_of);
-    if operator.json {
-        out.write_json(&json!({
-            "decision_id": decision_id,
-            "decision": decision.as_ref().map(document::decision),
-            "delivery": delivery,
-        }))?;
-        return Ok(outcome);
-    }
-    match closed.and_then(document::decision_result) {
-        Some(result) => {
-            out.write_line(format_args!("decision {decision_id}: {}", escape_control(&result)))?;
-        }
-        None => {
-            out.write_line(format_args!(
-                "decision {decision_id} not applied yet: {}",
-                escape_control(delivery)
-            ))?;
-            out.write_line(format_args!(
-                "next: payctl show {payment_id}; the decision is recorded and is delivered until it is applied"
-            ))?;
-        }
-    }
-    Ok(outcome)
-}
-
-fn outcome_of(decision: &DecisionView) -> CommandOutcome {
-    match decision.status {
-        DecisionStatus::Done => CommandOutcome::Success,
-        _ => CommandOutcome::CheckFailed,
-    }
+    let DecisionDocument { decision_id: id, payment_id, status, result, .. } = &decision.document;
+    let lines = match result {
+        Some(result) => vec![format!("decision {id}: {result}")],
+        None => vec![
+            format!("decision {id} not applied yet: the payment's workflow has not answered"),
+            format!(
+                "next: payctl show {}; the decision is recorded and is delivered until it is applied",
+                payment_id.as_deref().unwrap_or_default()
+            ),
+        ],
+    };
+    write(&decision.body, operator, &lines, out)?;
+    Ok(match (result, status.as_str()) {
+        (None, _) => CommandOutcome::Unknown,
+        (Some(_), "done") => CommandOutcome::Success,
+        (Some(_), _) => CommandOutcome::CheckFailed,
+    })
 }

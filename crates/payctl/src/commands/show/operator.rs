@@ -140,7 +140,7 @@ fn allowed_actions(explanation: &PaymentExplanation) -> String {
     match view.allowed_actions.as_slice() {
         [] => "none; the service retries".into(),
         actions => format!(
-            "{}; next: payctl decide {} ACTION --by NAME --reason TEXT [--evidence TEXT]",
+            "{}; next: payctl decide {} ACTION --reason TEXT [--evidence TEXT]",
             document::actions(actions),
             view.payment_id
         ),

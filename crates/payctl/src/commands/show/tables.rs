@@ -83,7 +83,7 @@ pub(super) fn decisions(ledger: &LedgerExplanation) -> Table<6> {
             (Some(by), Some(reason)) => format!("{by}: {reason}"),
             _ => String::new(),
         };
-        let result = document::decision_result(row);
+        let result = row.result();
         let id = row.decision_id.as_str();
         let (action, status) = (row.action.as_str(), row.status.as_str());
         table.row([id, action, status, &proposed, &confirmed, result.as_deref().unwrap_or_default()]);

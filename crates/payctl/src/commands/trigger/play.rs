@@ -125,7 +125,10 @@ impl<'a> Play<'a> {
         if self.is_frozen {
             let active = self.ledger.set_account_status(self.from, AccountStatus::Active).await;
             active.with_context(|| {
-                format!("account {0} is still frozen; run: payctl accounts unfreeze {0} --reason TEXT", self.from)
+                format!(
+                    "account {0} is still frozen; run: payctl accounts unfreeze {0} --reason TEXT",
+                    self.from
+                )
             })?;
             self.is_frozen = false;
         }

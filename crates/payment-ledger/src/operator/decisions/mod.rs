@@ -90,6 +90,32 @@ pub struct DecisionView {
     pub closed_at: Option<Timestamp>,
 }
 
+impl DecisionView {
+    /// The result in words; `None` while the decision is open. That of a debit names the account that was debited.
+    #[must_use]
+    pub fn result(&self) -> Option<String> {
+        self.closed_at?;
+        let detail = self.detail.clone().unwrap_or_default();
+        Some(match &self.outcome {
+            None => detail,
+            Some(DecisionOutcome::Settled) => format!("applied: {detail}, the payment is settled"),
+            Some(DecisionOutcome::Released(cause)) => {
+                format!("applied: released, nothing is charged; cause: {cause}")
+            }
+            Some(DecisionOutcome::RetryCancel) => "applied: the cancel is sent to the switch again".into(),
+            Some(DecisionOutcome::FinalStatus(reported)) => {
+                format!(
+                    "superseded: the switch reported the final status {reported}, which the payment follows"
+                )
+            }
+            Some(DecisionOutcome::Refused { detail }) => format!("refused: {detail}"),
+            Some(DecisionOutcome::Ended(end)) => {
+                format!("refused: the payment had ended before, final state {end}")
+            }
+        })
+    }
+}
+
 /// A recorded proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {

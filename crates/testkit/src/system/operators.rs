@@ -1,0 +1,59 @@
+//! Operators who are logged in: operator-api runs, and each of them acts with `payctl` in a session of their own.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, ensure};
+use tokio::process::Command;
+
+use super::System;
+use crate::process::Process;
+
+/// operator-api, and the sessions of operators who may propose and confirm.
+#[derive(Debug)]
+pub struct Operators {
+    /// operator-api.
+    pub api: Process,
+    folder: PathBuf,
+}
+
+impl System {
+    /// Starts operator-api, creates the operators and logs them in.
+    ///
+    /// # Errors
+    /// If a process does not start, or a command fails.
+    pub async fn operators(&self, names: &[&str]) -> anyhow::Result<Operators> {
+        let api = self.start_process("operator-api", "PAYMENTS_OPERATOR_API__LISTEN").await?;
+        let operators = Operators { api, folder: self.folder.join("sessions") };
+        std::fs::create_dir_all(&operators.folder)?;
+        for name in names {
+            let mut create = self.command("payctl");
+            create.args(["operators", "create", name, "--role", "operator", "--role", "approver"]);
+            let created = succeed(create).await?;
+            let password = operators.folder.join(format!("{name}.password"));
+            std::fs::write(&password, created.lines().next().context("payctl printed no password")?)?;
+            let mut login = operators.payctl(self, name);
+            login
+                .args(["login", name, "--operator-api", &operators.api.url(), "--password-file"])
+                .arg(password);
+            succeed(login).await?;
+        }
+        Ok(operators)
+    }
+}
+
+impl Operators {
+    /// `payctl`, acting in an operator's session.
+    #[must_use]
+    pub fn payctl(&self, system: &System, name: &str) -> Command {
+        let mut command = system.command("payctl");
+        command.env("PAYCTL_SESSION", self.folder.join(format!("{name}.session")));
+        command
+    }
+}
+
+async fn succeed(mut command: Command) -> anyhow::Result<String> {
+    let output = command.output().await?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{:?} failed: {error}", command.as_std());
+    Ok(String::from_utf8(output.stdout)?)
+}
