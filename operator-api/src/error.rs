@@ -110,7 +110,7 @@ impl ApiError {
                     "the operator-api answered a request with 503 because the ledger's database failed or did not answer"
                 );
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", "The database is unavailable")
-                    .detail("the service's database did not answer and the outcome of the request is unknown; repeat the same request, which records a decision or a change once")
+                    .detail("the service's database did not answer and the outcome of the request is unknown; a decision is recorded once if the same request is repeated, a change is to be looked up first")
                     .retry_after(RETRY_AFTER)
             }
             defect @ Self::Ledger(_) => {

@@ -94,7 +94,7 @@ enum Command {
     #[command(subcommand)]
     Events(events::Command),
     Show(show::Args),
-    Trigger(trigger::Args),
+    Trigger(Box<trigger::Args>),
     Worker(worker::Args),
     Decide(decide::Args),
     #[command(subcommand)]
@@ -145,7 +145,7 @@ async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOu
         Command::Events(command) => events::run(command, out).await,
         Command::Decide(args) => decide::run(args, out).await,
         Command::Show(args) => show::run(args, out).await,
-        Command::Trigger(args) => trigger::run(args, out).await,
+        Command::Trigger(args) => trigger::run(*args, out).await,
         Command::Worker(args) => worker::run(args, out).await,
         Command::Switch(command) => switch::run(command, out).await,
         Command::Webhooks(command) => webhooks::run(command, out).await,

@@ -93,9 +93,8 @@ BEGIN
     SELECT value INTO operator FROM jsonb_each_text(new_row)
     WHERE (key LIKE '%\_by' AND key <> 'closed_by' OR key = 'operator') AND value IS NOT NULL ORDER BY key LIMIT 1;
     IF operator IS NULL THEN
-        -- In whose session a change was made (0016, 0017).
-        SELECT s.operator INTO operator FROM operator_sessions s
-        WHERE s.proof_hash = sha256(convert_to(current_setting('payments.operator_session', true), 'UTF8'));
+        -- In whose open session a change was made (0016).
+        operator := acting_operator(NULL);
     END IF;
     SELECT value INTO reason FROM jsonb_each_text(new_row)
     WHERE key IN ('reason', 'confirm_reason', 'lift_reason', 'discarded_reason', 'disabled_note') AND value IS NOT NULL

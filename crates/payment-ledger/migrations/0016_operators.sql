@@ -107,6 +107,10 @@ DECLARE
     known operators;
     fails integer;
 BEGIN
+    -- Also a transaction without a session has a setting: the empty one.
+    IF proof !~ '^[0-9a-f]{64}$' THEN
+        RAISE EXCEPTION 'the proof of a session has 64 hexadecimal digits' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     -- Attempts at the same moment follow each other.
     SELECT * INTO known FROM operators WHERE name = login FOR NO KEY UPDATE;
     IF NOT FOUND THEN
@@ -151,14 +155,14 @@ LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
     WHERE proof_hash = sha256(convert_to(proof, 'UTF8')) AND ended_at IS NULL
 $$;
 
--- The operator in whose session the transaction acts, if the operator has the role. The setting has the session's proof: a process knows
+-- The operator in whose session the transaction acts, if the operator has the role; NULL is any role. The setting has the session's proof: a process knows
 -- the proofs of the tokens that it is given, and acts for nobody else. Not in a snapshot, which may be older than the end of a session.
 CREATE FUNCTION acting_operator(needed_role text) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
     SELECT o.name FROM operator_sessions s JOIN operators o ON o.name = s.operator
     WHERE s.proof_hash = sha256(convert_to(coalesce(current_setting('payments.operator_session', true), ''), 'UTF8'))
       AND s.ended_at IS NULL AND s.expires_at > clock_timestamp()
       AND s.last_used_at > clock_timestamp() - operator_session_idle_max()
-      AND o.disabled_at IS NULL AND needed_role = ANY (o.roles)
+      AND o.disabled_at IS NULL AND (needed_role IS NULL OR needed_role = ANY (o.roles))
       AND current_setting('transaction_isolation') = 'read committed'
 $$;
 

@@ -9,6 +9,8 @@ CREATE TABLE changes (
     -- Of a new API key.
     key_hash       bytea,
     needs_two      boolean     NOT NULL,
+    -- What it changes, as it was when the change was proposed: what an operator compares before a confirmation.
+    before         jsonb,
     reason         text        NOT NULL,
     proposed_by    text        NOT NULL REFERENCES operators,
     proposed_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -40,9 +42,9 @@ CREATE INDEX changes_by_time ON changes (proposed_at);
 CREATE FUNCTION guard_change() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF OLD.status <> 'proposed'
-       OR (NEW.change_id, NEW.kind, NEW.arguments, NEW.key_hash, NEW.needs_two, NEW.reason, NEW.proposed_by, NEW.proposed_at)
+       OR (NEW.change_id, NEW.kind, NEW.arguments, NEW.key_hash, NEW.needs_two, NEW.before, NEW.reason, NEW.proposed_by, NEW.proposed_at)
           IS DISTINCT FROM
-          (OLD.change_id, OLD.kind, OLD.arguments, OLD.key_hash, OLD.needs_two, OLD.reason, OLD.proposed_by, OLD.proposed_at) THEN
+          (OLD.change_id, OLD.kind, OLD.arguments, OLD.key_hash, OLD.needs_two, OLD.before, OLD.reason, OLD.proposed_by, OLD.proposed_at) THEN
         RAISE EXCEPTION 'change % is final', OLD.change_id USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;
@@ -82,18 +84,24 @@ DECLARE
 BEGIN
     SELECT * INTO account FROM accounts WHERE account_id = a ->> 'account_id';
     SELECT * INTO key FROM api_keys WHERE id = a ->> 'key_id';
-    IF change_kind = 'open_account' THEN
+    IF jsonb_typeof(a) IS DISTINCT FROM 'object' OR a ? 'currency' AND (a ->> 'currency' ~ '^[A-Z]{3}$') IS NOT TRUE THEN
+        RETURN 'the arguments are no object, or the currency is no ISO 4217 code';
+    ELSIF change_kind = 'open_account' THEN
         RETURN CASE
+            WHEN (a ->> 'account_id' ~ '^[A-Za-z0-9._:-]{1,64}$' AND a ->> 'tenant_id' ~ '^[A-Za-z0-9._:-]{1,64}$' AND a ? 'currency')
+                 IS NOT TRUE THEN 'an account has an id, a tenant and a currency'
             WHEN a ->> 'account_id' LIKE 'internal:%' THEN 'the prefix internal: is that of the bank''s own accounts; choose another id'
-            WHEN account.account_id IS NOT NULL THEN format('account %s exists already; choose another id', account.account_id) END;
+            WHEN (account.tenant_id, account.currency) <> (a ->> 'tenant_id', a ->> 'currency') THEN
+                format('account %s exists already, of another tenant or in another currency; choose another id', account.account_id) END;
     ELSIF change_kind IN ('fund_account', 'freeze_account', 'unfreeze_account') THEN
         RETURN CASE
-            WHEN account.tenant_id IS DISTINCT FROM a ->> 'tenant_id' OR account.kind <> 'customer' THEN
+            WHEN account.account_id IS NULL OR account.tenant_id IS DISTINCT FROM a ->> 'tenant_id' OR account.kind <> 'customer' THEN
                 format('tenant %s has no account %s; check both', a ->> 'tenant_id', a ->> 'account_id')
             WHEN account.status = 'closed' THEN format('account %s is closed', account.account_id)
-            WHEN change_kind = 'fund_account' AND account.currency <> a ->> 'currency' THEN
+            WHEN change_kind = 'fund_account' AND account.currency IS DISTINCT FROM a ->> 'currency' THEN
                 format('account %s is in %s, not in %s', account.account_id, account.currency, a ->> 'currency')
-            WHEN change_kind = 'fund_account' AND (a ->> 'amount_minor')::bigint <= 0 THEN 'a deposit is greater than zero'
+            WHEN change_kind = 'fund_account' AND ((a ->> 'amount_minor')::numeric BETWEEN 1 AND 1e15) IS NOT TRUE THEN
+                'a deposit is greater than zero, and at most 10^15 minor units'
             WHEN change_kind = 'freeze_account' AND account.status = 'frozen' THEN format('account %s is frozen already', account.account_id)
             WHEN change_kind = 'unfreeze_account' AND account.status <> 'frozen' THEN format('account %s is not frozen', account.account_id) END;
     ELSIF change_kind = 'activate_kill_switch' THEN
@@ -135,19 +143,21 @@ BEGIN
             SELECT format('internal:%s:%s', name, a ->> 'currency'), 'internal', 'internal', a ->> 'currency'
             FROM unnest('{holding,escrow,funding,claims,losses}'::text[]) AS internal (name) ON CONFLICT DO NOTHING;
         INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor)
-            VALUES (a ->> 'account_id', a ->> 'tenant_id', 'customer', a ->> 'currency', 0);
+            VALUES (a ->> 'account_id', a ->> 'tenant_id', 'customer', a ->> 'currency', 0) ON CONFLICT DO NOTHING;
     ELSIF change_kind = 'fund_account' THEN
         INSERT INTO operations (operation_key, outcome) VALUES (format('fund:%s:%s', a ->> 'account_id', change), 'done');
         INSERT INTO journal (operation_key, kind, debit_account, credit_account, amount_minor, currency)
             VALUES (format('fund:%s:%s', a ->> 'account_id', change), 'fund', 'internal:funding:' || (a ->> 'currency'),
                     a ->> 'account_id', (a ->> 'amount_minor')::bigint, a ->> 'currency');
     ELSIF change_kind IN ('freeze_account', 'unfreeze_account') THEN
-        UPDATE accounts SET status = CASE change_kind WHEN 'freeze_account' THEN 'frozen' ELSE 'active' END WHERE account_id = a ->> 'account_id';
+        UPDATE accounts SET status = CASE change_kind WHEN 'freeze_account' THEN 'frozen' ELSE 'active' END
+            WHERE account_id = a ->> 'account_id' AND kind = 'customer' AND status <> 'closed';
     ELSIF change_kind = 'activate_kill_switch' THEN
         INSERT INTO kill_switches (switch, currency, destination_prefix, activated_by, reason)
             VALUES (a ->> 'switch', a ->> 'currency', a ->> 'destination_prefix', by_operator, why)
-            RETURNING kill_switch_id INTO number;
-        RETURN format('kill switch %s is active', number);
+            ON CONFLICT DO NOTHING RETURNING kill_switch_id INTO number;
+        -- Without a number, another operator activated it in this moment.
+        RETURN coalesce(format('kill switch %s is active', number), 'the kill switch is active');
     ELSIF change_kind = 'lift_kill_switch' THEN
         UPDATE kill_switches SET lifted_by = by_operator, lift_reason = why, lifted_at = clock_timestamp()
             WHERE kill_switch_id = (a ->> 'kill_switch_id')::bigint;
@@ -170,26 +180,84 @@ BEGIN
     ELSE
         UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = a ->> 'key_id';
     END IF;
+    IF NOT FOUND AND change_kind <> 'open_account' THEN
+        RAISE EXCEPTION 'there is nothing to change any more' USING ERRCODE = 'restrict_violation';
+    END IF;
     RETURN NULL;
 END
 $$;
 
--- Operators act one after the other: what a change needs does not become false beside it.
-CREATE FUNCTION lock_changes() RETURNS void LANGUAGE sql SET search_path = public, pg_temp
-    AS $$ SELECT pg_advisory_xact_lock(hashtextextended('changes of operators', 0)) $$;
+-- What a change is about: another change of it makes the open ones stale. NULL where change_bar() finds out.
+CREATE FUNCTION change_object(change_kind text, a jsonb) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = public, pg_temp AS $$
+    SELECT CASE
+        WHEN change_kind IN ('freeze_account', 'unfreeze_account') THEN 'account ' || (a ->> 'account_id')
+        WHEN change_kind = 'set_limit' THEN concat_ws(' ', 'limit', a ->> 'scope', a ->> 'scope_id', a ->> 'currency') END
+$$;
+
+-- What a change is about, as it is now.
+CREATE FUNCTION change_before(change_kind text, a jsonb) RETURNS jsonb LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
+    SELECT CASE
+        WHEN change_kind IN ('fund_account', 'freeze_account', 'unfreeze_account') THEN (
+            SELECT jsonb_build_object('status', c.status, 'available_minor', c.available_minor, 'currency', c.currency)
+            FROM accounts c WHERE c.account_id = a ->> 'account_id')
+        WHEN change_kind = 'lift_kill_switch' THEN (
+            SELECT jsonb_strip_nulls(jsonb_build_object('switch', k.switch, 'currency', k.currency, 'destination_prefix', k.destination_prefix,
+                                                        'activated_by', k.activated_by, 'reason', k.reason))
+            FROM kill_switches k WHERE k.kill_switch_id = (a ->> 'kill_switch_id')::bigint)
+        WHEN change_kind = 'set_limit' THEN (
+            SELECT jsonb_build_object('per_payment_minor', l.per_payment_minor, 'per_day_minor', l.per_day_minor,
+                                      'per_day_count', l.per_day_count, 'currency', l.currency)
+            FROM limit_in_force(a) l)
+        WHEN change_kind IN ('rotate_api_key', 'revoke_api_key') THEN (
+            SELECT jsonb_build_object('tenant_id', k.tenant_id, 'client_id', k.client_id, 'scopes', k.scopes, 'expires_at', k.expires_at)
+            FROM api_keys k WHERE k.id = a ->> 'key_id') END
+$$;
+
+-- Operators act one after the other: what a change needs does not become false beside it. A table, and no number that every role could
+-- lock. An account's row is locked first, for a payment may keep it for a while.
+CREATE TABLE change_lock ();
+
+CREATE FUNCTION lock_changes(change_kind text, a jsonb) RETURNS void LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM FROM accounts WHERE account_id = a ->> 'account_id' FOR NO KEY UPDATE;
+    -- An emergency stop waits for nobody: it needs nothing, and an index makes it once.
+    IF change_kind <> 'activate_kill_switch' THEN
+        LOCK TABLE change_lock IN EXCLUSIVE MODE;
+    END IF;
+END
+$$;
+
+-- Makes a proposed change, and withdraws the other open changes of what it is about.
+CREATE FUNCTION make_change(id text, by_operator text, why text, is_confirmed boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    c       changes;
+    outcome text;
+BEGIN
+    SELECT * INTO c FROM changes WHERE change_id = id;
+    outcome := apply_change(id, c.kind, c.arguments, c.key_hash, by_operator, why);
+    UPDATE changes SET status = 'done', confirmed_by = by_operator, confirm_reason = CASE WHEN is_confirmed THEN why END,
+           detail = outcome, closed_at = clock_timestamp()
+        WHERE change_id = id;
+    UPDATE changes SET status = 'withdrawn', withdrawn_by = by_operator, closed_at = clock_timestamp(),
+           detail = format('change %s came before it; propose it again if it is still needed', id)
+        WHERE status = 'proposed' AND change_object(kind, arguments) = change_object(c.kind, c.arguments);
+END
+$$;
 
 -- Proposes a change in the session of an operator, and makes it if one operator suffices. A repeat of an open proposal is that proposal.
 CREATE FUNCTION propose_change(new_kind text, new_arguments jsonb, hash bytea, new_reason text, OUT refusal text, OUT proposed text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
-    operator text    := acting_operator('operator');
+    operator text;
     two      boolean;
-    outcome  text;
 BEGIN
+    PERFORM lock_changes(new_kind, new_arguments);
+    -- After the wait: the session may have ended meanwhile.
+    operator := acting_operator('operator');
     IF operator IS NULL THEN
         RAISE EXCEPTION 'no open session of an operator with the role: propose a change' USING ERRCODE = 'insufficient_privilege';
     END IF;
-    PERFORM lock_changes();
     SELECT c.change_id INTO proposed FROM changes c
         WHERE c.status = 'proposed' AND (c.proposed_by, c.kind, c.arguments, c.reason) = (operator, new_kind, new_arguments, new_reason)
           AND c.key_hash IS NOT DISTINCT FROM hash;
@@ -201,12 +269,11 @@ BEGIN
         RETURN;
     END IF;
     two := change_needs_two(new_kind, new_arguments);
-    INSERT INTO changes (kind, arguments, key_hash, needs_two, reason, proposed_by)
-        VALUES (new_kind, new_arguments, hash, two, new_reason, operator) RETURNING change_id INTO proposed;
+    INSERT INTO changes (kind, arguments, key_hash, needs_two, before, reason, proposed_by)
+        VALUES (new_kind, new_arguments, hash, two, change_before(new_kind, new_arguments), new_reason, operator)
+        RETURNING change_id INTO proposed;
     IF NOT two THEN
-        outcome := apply_change(proposed, new_kind, new_arguments, hash, operator, new_reason);
-        UPDATE changes SET status = 'done', confirmed_by = operator, detail = outcome, closed_at = clock_timestamp()
-            WHERE change_id = proposed;
+        PERFORM make_change(proposed, operator, new_reason, false);
     END IF;
 END
 $$;
@@ -215,33 +282,34 @@ $$;
 CREATE FUNCTION confirm_change(id text, why text, OUT refused text, OUT refusal text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
-    operator text := acting_operator('approver');
+    operator text;
     c        changes;
-    outcome  text;
 BEGIN
+    SELECT * INTO c FROM changes WHERE change_id = id;
+    PERFORM lock_changes(coalesce(c.kind, ''), c.arguments);
+    SELECT * INTO c FROM changes WHERE change_id = id FOR UPDATE;
+    operator := acting_operator('approver');
     IF operator IS NULL THEN
         RAISE EXCEPTION 'no open session of an operator with the role: confirm a change' USING ERRCODE = 'insufficient_privilege';
     END IF;
-    PERFORM lock_changes();
-    SELECT * INTO c FROM changes WHERE change_id = id FOR UPDATE;
     IF c.status = 'done' AND c.confirmed_by = operator THEN
         RETURN;
     END IF;
+    refused := CASE WHEN c.change_id IS NULL THEN 'unknown'
+                    WHEN c.status = 'proposed' AND c.proposed_by = operator THEN 'same_operator' ELSE 'barred' END;
     refusal := CASE
-        WHEN c.change_id IS NULL THEN format('there is no change %s; check the id', id)
-        WHEN c.status = 'proposed' AND c.proposed_by = operator THEN
-            format('operator %s proposed this change; another operator must confirm it', operator)
-        WHEN c.status <> 'proposed' THEN
-            format('the change is %s by %s', c.status, coalesce(c.withdrawn_by, c.confirmed_by))
+        WHEN refused = 'unknown' THEN 'there is no such change; check the id'
+        WHEN refused = 'same_operator' THEN format('operator %s proposed this change; another operator must confirm it', operator)
+        WHEN c.status <> 'proposed' THEN format('the change is %s by %s', c.status, coalesce(c.withdrawn_by, c.confirmed_by))
+        WHEN c.proposed_at < clock_timestamp() - interval '7 days' THEN 'the proposal is older than 7 days; propose the change again'
+        WHEN NOT EXISTS (SELECT FROM operators o
+                         WHERE o.name = c.proposed_by AND o.disabled_at IS NULL AND 'operator' = ANY (o.roles)) THEN
+            format('operator %s, who proposed the change, may not propose any more; propose it again', c.proposed_by)
         ELSE change_bar(c.kind, c.arguments, c.key_hash) END;
-    IF refusal IS NOT NULL THEN
-        refused := CASE WHEN c.change_id IS NULL THEN 'unknown'
-                        WHEN c.status = 'proposed' AND c.proposed_by = operator THEN 'same_operator' ELSE 'barred' END;
-        RETURN;
+    IF refusal IS NULL THEN
+        refused := NULL;
+        PERFORM make_change(id, operator, why, true);
     END IF;
-    outcome := apply_change(c.change_id, c.kind, c.arguments, c.key_hash, operator, why);
-    UPDATE changes SET status = 'done', confirmed_by = operator, confirm_reason = why, detail = outcome, closed_at = clock_timestamp()
-        WHERE change_id = id;
 END
 $$;
 
@@ -249,16 +317,17 @@ $$;
 CREATE FUNCTION withdraw_change(id text, why text, OUT refused text, OUT refusal text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
-    operator text := coalesce(acting_operator('operator'), acting_operator('approver'));
+    operator text;
     c        changes;
 BEGIN
+    SELECT * INTO c FROM changes WHERE change_id = id FOR UPDATE;
+    operator := coalesce(acting_operator('operator'), acting_operator('approver'));
     IF operator IS NULL THEN
         RAISE EXCEPTION 'no open session of an operator with the role: withdraw a change' USING ERRCODE = 'insufficient_privilege';
     END IF;
-    SELECT * INTO c FROM changes WHERE change_id = id FOR UPDATE;
-    IF NOT FOUND THEN
+    IF c.change_id IS NULL THEN
         refused := 'unknown';
-        refusal := format('there is no change %s; check the id', id);
+        refusal := 'there is no such change; check the id';
     ELSIF c.status = 'done' THEN
         refused := 'barred';
         refusal := format('the change is done by %s; propose the opposite', c.confirmed_by);
@@ -269,11 +338,11 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION apply_change(text, text, jsonb, bytea, text, text), propose_change(text, jsonb, bytea, text),
-    confirm_change(text, text), withdraw_change(text, text), lock_changes() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION apply_change(text, text, jsonb, bytea, text, text), make_change(text, text, text, boolean),
+    propose_change(text, jsonb, bytea, text), confirm_change(text, text), withdraw_change(text, text), lock_changes(text, jsonb) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION propose_change(text, jsonb, bytea, text), confirm_change(text, text), withdraw_change(text, text) TO operator_api;
 -- What an operator looks at. The hash of a key authenticates nobody, and nobody needs it here.
-GRANT SELECT (change_id, kind, arguments, needs_two, reason, proposed_by, proposed_at, confirmed_by, confirm_reason, withdrawn_by, status,
+GRANT SELECT (change_id, kind, arguments, needs_two, before, reason, proposed_by, proposed_at, confirmed_by, confirm_reason, withdrawn_by, status,
               detail, closed_at) ON changes TO operator_api;
 GRANT SELECT ON limits, limit_days, kill_switches TO operator_api;
 GRANT SELECT (id, prefix, tenant_id, client_id, scopes, created_at, expires_at, revoked_at, rotated_to) ON api_keys TO operator_api;

@@ -15,6 +15,7 @@ use payment_ledger::operator::changes::{
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::ids::{AccountId, ClientId, KeyId, SwitchName, TenantId};
 use payment_protocol::money::Money;
+use sha2::{Digest as _, Sha256};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, account_id, log_in, operator_api};
 
@@ -121,8 +122,13 @@ async fn a_deposit_and_an_unfreeze_take_two_operators(_: PgPoolOptions, connect:
     let (tenant, account) = (tenant(), account_id("acc-new"));
     let open =
         Change::OpenAccount { tenant: tenant.clone(), account: account.clone(), currency: Currency::EUR };
-    staff.made_by_one(open.clone()).await;
-    assert!(staff.barred(open).await.contains("exists already"));
+    // A repeat opens nothing.
+    for _ in 0..2 {
+        staff.made_by_one(open.clone()).await;
+    }
+    let elsewhere =
+        Change::OpenAccount { tenant: tenant.clone(), account: account.clone(), currency: Currency::JPY };
+    assert!(staff.barred(elsewhere).await.contains("exists already"));
 
     let fund =
         |minor| Change::FundAccount { tenant: tenant.clone(), account: account.clone(), money: eur(minor) };
@@ -334,7 +340,9 @@ async fn a_change_is_bound_to_the_session_of_its_operator(_: PgPoolOptions, conn
         "SELECT key_hash FROM changes",
         "SELECT key_hash FROM api_keys",
         "SELECT apply_change('chg_1', 'unfreeze_account', '{\"account_id\": \"acc-new\"}', NULL, 'ann', 'r')",
-        "SELECT lock_changes()",
+        "SELECT lock_changes('', '{}')",
+        "DO $$ BEGIN LOCK TABLE change_lock IN ACCESS SHARE MODE; END $$",
+        "SELECT make_change('chg_1', 'ann', 'r', true)",
         "INSERT INTO kill_switches (switch, activated_by, reason) VALUES ('mock', 'ann', 'r')",
         "INSERT INTO limits (scope, scope_id, currency, set_by, reason) VALUES ('tenant', 'acme', 'EUR', 'ann', 'r')",
         "INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes) VALUES ('pk_000000000000', '', '', 'a', 'b', '{pay}')",
@@ -360,4 +368,143 @@ async fn a_change_is_bound_to_the_session_of_its_operator(_: PgPoolOptions, conn
         ledger.propose_change(&new_key, "r").await,
         Err(ChangeError::Ledger(LedgerError::Unavailable(_)))
     ));
+}
+
+/// A stop is not lifted by a confirmation of what was proposed before it, and a limit is raised by nothing that did not know it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_newer_change_withdraws_the_open_ones_about_the_same(_: PgPoolOptions, connect: PgConnectOptions) {
+    let staff = Staff::new(&connect).await;
+    let account = account_id("acc-new");
+    let open = Change::OpenAccount { tenant: tenant(), account: account.clone(), currency: Currency::EUR };
+    staff.made_by_one(open).await;
+    let freeze = Change::FreezeAccount { tenant: tenant(), account: account.clone() };
+    let unfreeze = Change::UnfreezeAccount { tenant: tenant(), account: account.clone() };
+    staff.made_by_one(freeze.clone()).await;
+    let (first, second) =
+        (staff.proposed(&unfreeze).await, staff.max.propose_change(&unfreeze, "r").await.unwrap());
+    staff.confirmed(&first).await;
+    staff.made_by_one(freeze).await;
+    let stale = staff.bob.confirm_change(&second, "r").await;
+    assert!(matches!(&stale, Err(ChangeError::Barred(why)) if why.contains("withdrawn by bob")), "{stale:?}");
+    assert!(staff.read(&second).await.detail.unwrap().contains(&first));
+    let status = staff.api.ledger.account(&tenant(), &account).await.unwrap().unwrap().status;
+    assert_eq!(status, "frozen");
+
+    let limit = |per_day_minor| Change::SetLimit {
+        scope: LimitScope::Account(account.clone()),
+        currency: Currency::EUR,
+        bounds: LimitBounds { per_day_minor: Some(per_day_minor), ..LimitBounds::default() },
+    };
+    staff.made_by_one(limit(1_000)).await;
+    let raise = staff.proposed(&limit(5_000)).await;
+    assert_eq!(staff.read(&raise).await.before.unwrap()["per_day_minor"], 1_000);
+    staff.made_by_one(limit(0)).await;
+    let stale = staff.bob.confirm_change(&raise, "r").await;
+    assert!(matches!(stale, Err(ChangeError::Barred(_))), "{stale:?}");
+    assert_eq!(staff.api.ledger.limits(1).await.unwrap()[0].bounds.per_day_minor, Some(0));
+}
+
+/// Neither a proposal of long ago nor one of an operator who may not propose any more is confirmed.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_old_proposal_and_one_of_a_disabled_operator_are_not_confirmed(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let staff = Staff::new(&connect).await;
+    let create = |digit| Change::CreateApiKey {
+        key: key(digit),
+        tenant: tenant(),
+        client: ClientId::new("shop").unwrap(),
+        scopes: Scopes::all(),
+        lifetime_s: None,
+    };
+    let (old, orphan) = (staff.proposed(&create('1')).await, staff.proposed(&create('2')).await);
+    let age = "SET LOCAL session_replication_role = replica;
+        UPDATE changes SET proposed_at = proposed_at - interval '7 days 1 second' WHERE change_id = ";
+    staff.owner.sql(&format!("{age} '{old}'")).await;
+    let refused = staff.bob.confirm_change(&old, "r").await;
+    assert!(
+        matches!(&refused, Err(ChangeError::Barred(why)) if why.contains("older than 7 days")),
+        "{refused:?}"
+    );
+    staff.owner.ledger.disable_operator("ann").await.unwrap();
+    let refused = staff.bob.confirm_change(&orphan, "r").await;
+    assert!(
+        matches!(&refused, Err(ChangeError::Barred(why)) if why.contains("may not propose")),
+        "{refused:?}"
+    );
+    assert_eq!(staff.api.ledger.api_keys(None, None).await.unwrap(), []);
+}
+
+/// The session counts at the moment of the change, not at that of the call: it ends while the call waits for another operator's.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_session_that_ends_while_its_change_waits_changes_nothing(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let staff = Staff::new(&connect).await;
+    let account = account_id("acc-new");
+    let open = Change::OpenAccount { tenant: tenant(), account: account.clone(), currency: Currency::EUR };
+    staff.made_by_one(open).await;
+    let fund = Change::FundAccount { tenant: tenant(), account: account.clone(), money: eur(7) };
+    let id = staff.proposed(&fund).await;
+    let mut other = staff.owner.pool.acquire().await.unwrap();
+    sqlx::raw_sql("BEGIN; LOCK TABLE change_lock IN EXCLUSIVE MODE").execute(&mut *other).await.unwrap();
+    let confirming = staff.bob.confirm_change(&id, "r");
+    let ended = async {
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while staff.owner.number(waiting).await == 0 {
+            tokio::task::yield_now().await;
+        }
+        sqlx::raw_sql(
+            "UPDATE operator_sessions SET ended_at = clock_timestamp() WHERE operator = 'bob'; COMMIT",
+        )
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    };
+    let (outcome, ()) = tokio::join!(confirming, ended);
+    not_allowed(outcome);
+    assert_eq!(staff.available(&account).await, 0);
+    // An emergency stop does not wait.
+    sqlx::raw_sql("BEGIN; LOCK TABLE change_lock IN EXCLUSIVE MODE").execute(&mut *other).await.unwrap();
+    let stop = Change::ActivateKillSwitch(KillSwitchTarget::Switch(SwitchName::new("mock").unwrap()));
+    staff.made_by_one(stop).await;
+    sqlx::raw_sql("COMMIT").execute(&mut *other).await.unwrap();
+}
+
+/// What a process that is taken over may send in place of arguments changes nothing, and is refused with a text.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn malformed_arguments_of_a_change_are_refused(_: PgPoolOptions, connect: PgConnectOptions) {
+    let staff = Staff::new(&connect).await;
+    let session = log_in(&staff.api.ledger, "ann").await;
+    let proof = Sha256::digest(session.expose().as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<String>();
+    for (kind, arguments) in [
+        ("freeze_account", "{}"),
+        ("freeze_account", "null"),
+        ("freeze_account", "[]"),
+        ("freeze_account", r#"{"account_id": "nobody"}"#),
+        ("unfreeze_account", "{}"),
+        ("fund_account", r#"{"account_id": "nobody", "currency": "EUR", "amount_minor": 5}"#),
+        ("open_account", r#"{"account_id": "", "tenant_id": "", "currency": "EUR"}"#),
+        ("open_account", r#"{"account_id": "a", "tenant_id": "t"}"#),
+        ("open_account", r#"{"account_id": "internal:x", "tenant_id": "t", "currency": "EUR"}"#),
+        ("open_account", r#"{"account_id": "a", "tenant_id": "t", "currency": "eur"}"#),
+        ("set_limit", r#"{"scope": "tenant", "scope_id": "acme", "currency": "EUR "}"#),
+        ("revoke_api_key", "{}"),
+        ("anything", "{}"),
+    ] {
+        let sql = format!(
+            "SELECT set_config('payments.operator_session', '{proof}', false);
+             DO $$ DECLARE refused text; BEGIN
+                 SELECT refusal INTO refused FROM propose_change('{kind}', '{arguments}', NULL, 'r');
+                 IF refused IS NOT NULL THEN RAISE EXCEPTION USING MESSAGE = refused, ERRCODE = 'P0001'; END IF;
+             END $$"
+        );
+        assert_eq!(staff.api.refused(&sql).await.0, "P0001", "{kind} {arguments}");
+    }
+    assert_eq!(staff.owner.number("SELECT count(*) FROM changes").await, 0);
 }

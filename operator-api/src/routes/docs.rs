@@ -80,6 +80,6 @@ fn complete_operation(operation: &mut Operation) {
     add("500", "internal: an error on our side; a repeat is safe");
     add(
         "503",
-        "store_unavailable, request_timeout: repeat the same request, which records a decision or a change once",
+        "store_unavailable, request_timeout: the outcome is unknown; a repeat records a decision once, and a change is to be looked up first",
     );
 }

@@ -101,7 +101,8 @@ async fn show(args: ShowArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
 async fn decide(args: DecideArgs, action: &str, out: &mut Output<'_>) -> anyhow::Result<()> {
     let path = format!("{}/{action}", path(&args.id)?);
     let body = json!({"reason": args.reason.reason});
-    let change = args.session.client()?.post::<ChangeDocument>(&path, &body).await?.document;
+    let if_unknown = "the change may have been made; repeat the same command, which has no further effect";
+    let change = args.session.client()?.post::<ChangeDocument>(&path, &body, if_unknown).await?.document;
     write(&change, out)
 }
 
@@ -117,6 +118,9 @@ fn write(change: &ChangeDocument, out: &mut Output<'_>) -> anyhow::Result<()> {
     fields.row(["change", &change.change_id]);
     fields.row(["kind", &change.kind]);
     fields.row(["changes", &change.arguments_text()]);
+    if let Some(before) = change.before_text() {
+        fields.row(["before", &before]);
+    }
     fields.row(["reason", &change.reason]);
     fields.row(["proposed by", &change.proposed_by]);
     if let Some(by) = change.confirmed_by.as_ref().filter(|_| change.needs_two) {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::api_key::ApiKey;
-use crate::operator_api::{ApiKeyDocument, ChangeDocument, ReasonArgs, SessionArgs, note_waiting};
+use crate::operator_api::{ApiKeyDocument, ReasonArgs, SessionArgs, note_waiting};
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{Align, Table};
@@ -122,8 +122,7 @@ async fn create(args: CreateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
         "kind": "create_api_key", "key_id": key.id, "key_sha256": key.sha256(), "tenant_id": args.tenant, "client_id": args.client,
         "scopes": scopes, "expires_in_days": args.expires_in_days,
     });
-    let change = args.session.client()?.change(change, &args.reason).await?;
-    write_new(&key, &change, args.json, out)
+    propose_new(&args.session, &key, change, &args.reason, args.json, out).await
 }
 
 async fn list(args: ListArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
@@ -153,8 +152,7 @@ async fn rotate(args: RotateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
         "kind": "rotate_api_key", "key_id": args.id, "successor_id": key.id, "successor_sha256": key.sha256(),
         "overlap_hours": args.overlap_hours,
     });
-    let change = args.session.client()?.change(change, &args.reason).await?;
-    write_new(&key, &change, args.json, out)
+    propose_new(&args.session, &key, change, &args.reason, args.json, out).await
 }
 
 async fn revoke(args: RevokeArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
@@ -163,22 +161,30 @@ async fn revoke(args: RevokeArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     Ok(out.write_line(format_args!("API key {} revoked", args.id))?)
 }
 
-/// Writes a new key, alone on the first line, and that another operator must confirm it.
-fn write_new(
+/// Writes a new key, alone on the first line, and proposes it. The key is written first: without an answer it may be proposed, and exists
+/// nowhere else.
+async fn propose_new(
+    session: &SessionArgs,
     key: &ApiKey,
-    change: &ChangeDocument,
+    change: Value,
+    reason: &ReasonArgs,
     as_json: bool,
     out: &mut Output<'_>,
 ) -> anyhow::Result<()> {
+    let client = session.client()?;
     let secret = key.secret.expose_secret();
+    if !as_json {
+        out.write_line(secret)?;
+        out.write_line(format_args!("\nThe first line is the API key {}. It is not shown again.", key.id))?;
+    }
+    let proposed = client.change(change, reason).await;
+    let proposed = proposed.with_context(|| format!("API key {} is not valid", key.id))?;
     if as_json {
-        let mut document = serde_json::to_value(change).context("the change is no JSON document")?;
+        let mut document = serde_json::to_value(&proposed).context("the change is no JSON document")?;
         document["key"] = Value::from(secret);
         return Ok(out.write_json(&document)?);
     }
-    out.write_line(secret)?;
-    out.write_line(format_args!("\nThe first line is the API key {}. It is not shown again.", key.id))?;
-    note_waiting(change, out)?;
+    note_waiting(&proposed, out)?;
     Ok(())
 }
 

@@ -49,7 +49,12 @@ pub(crate) async fn log_in(args: LoginArgs, out: &mut Output<'_>) -> anyhow::Res
     let file = args.session.file()?;
     let password = password(args.password_file.as_deref(), &args.name)?;
     let session = OperatorClient::log_in(&Login { url, name: args.name }, &password).await?;
+    // The session that it replaces would stay open.
+    let replaced = Session::read(&file).is_ok().then(|| args.session.client()).transpose()?;
     session.write(&file)?;
+    if let Some(replaced) = replaced {
+        let _ = replaced.log_out().await;
+    }
     out.write_line(format_args!("logged in as {} until {:.0}", session.operator, session.expires_at))?;
     Ok(CommandOutcome::Success)
 }

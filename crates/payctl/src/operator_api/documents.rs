@@ -1,6 +1,7 @@
 //! The documents of operator-api, restricted to the fields that payctl shows. Unknown fields are ignored.
 
 use jiff::Timestamp;
+use payment_protocol::money::{format_major, parse_currency};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -12,6 +13,8 @@ pub(crate) struct ChangeDocument {
     /// By kind; amounts are in minor units.
     pub(crate) arguments: Value,
     pub(crate) needs_two: bool,
+    /// What it changes, as it was when the change was proposed.
+    pub(crate) before: Option<Value>,
     pub(crate) reason: String,
     pub(crate) proposed_by: String,
     pub(crate) proposed_at: Timestamp,
@@ -31,13 +34,29 @@ impl ChangeDocument {
 
     /// The arguments in one line.
     pub(crate) fn arguments_text(&self) -> String {
-        let fields = self.arguments.as_object().into_iter().flatten();
-        let words = fields.filter(|(_, value)| !value.is_null()).map(|(name, value)| match value {
-            Value::String(text) => format!("{name}={text}"),
-            other => format!("{name}={other}"),
-        });
-        words.collect::<Vec<_>>().join(" ")
+        text(&self.arguments)
     }
+
+    /// What it changes, as it was, in one line.
+    pub(crate) fn before_text(&self) -> Option<String> {
+        self.before.as_ref().map(text)
+    }
+}
+
+/// Fields in one line. A missing bound or end is a word, which an operator must not overlook, and an amount has the decimals of its currency.
+fn text(fields: &Value) -> String {
+    let currency = fields["currency"].as_str().and_then(|code| parse_currency(code).ok());
+    let word = |name: &str, value: &Value| match (value, name.strip_suffix("_minor"), currency) {
+        (Value::Null, _, _) => format!("{}=unlimited", name.trim_end_matches("_minor")),
+        (value, Some(name), Some(currency)) => {
+            let amount = value.as_i64().map(|minor| format_major(minor, currency));
+            format!("{name}={} {}", amount.unwrap_or_else(|| value.to_string()), currency.code())
+        }
+        (Value::String(text), _, _) => format!("{name}={text}"),
+        (value, _, _) => format!("{name}={value}"),
+    };
+    let fields = fields.as_object().into_iter().flatten();
+    fields.map(|(name, value)| word(name, value)).collect::<Vec<_>>().join(" ")
 }
 
 /// A decision.

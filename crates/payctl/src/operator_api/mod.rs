@@ -119,7 +119,7 @@ impl OperatorClient {
         Ok(self.0.call(self.0.get(&format!("/operator/v1/{path}")), wait).await?)
     }
 
-    /// Acts once. What may have been recorded although no answer came is safe to repeat: it is recorded once.
+    /// Acts once. If no answer comes, `if_unknown` says what to do.
     ///
     /// # Errors
     /// operator-api refuses or does not answer.
@@ -127,21 +127,31 @@ impl OperatorClient {
         &self,
         path: &str,
         body: &Value,
+        if_unknown: &'static str,
     ) -> anyhow::Result<ApiResponse<T>> {
         let posted = self.0.call(self.0.post(&format!("/operator/v1/{path}")).json(body), Duration::ZERO);
         posted.await.map_err(|error| {
-            let may_be_recorded = match &error {
+            let is_unknown = match &error {
                 ApiError::Unreachable { .. } => false,
                 ApiError::NoResponse { .. } | ApiError::Unreadable { .. } => true,
                 ApiError::Refused { status, .. } => status.is_server_error(),
             };
             let error = anyhow::Error::new(error);
-            if may_be_recorded {
-                error.context("it may be recorded; repeat the same command, which records it once")
-            } else {
-                error
-            }
+            if is_unknown { error.context(if_unknown) } else { error }
         })
+    }
+
+    /// Decides: a repeat is recorded once.
+    ///
+    /// # Errors
+    /// operator-api refuses or does not answer.
+    pub(crate) async fn decide<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> anyhow::Result<ApiResponse<T>> {
+        let if_unknown = "the decision may be recorded; repeat the same command, which records it once";
+        self.post(path, body, if_unknown).await
     }
 
     /// Proposes a change, which is made at once if one operator suffices.
@@ -150,7 +160,9 @@ impl OperatorClient {
     /// operator-api refuses or does not answer.
     pub(crate) async fn change(&self, change: Value, reason: &ReasonArgs) -> anyhow::Result<ChangeDocument> {
         let body = json!({"change": change, "reason": reason.reason});
-        Ok(self.post("changes", &body).await?.document)
+        let if_unknown =
+            "the change may be proposed or made; see payctl changes list --all before you repeat it";
+        Ok(self.post("changes", &body, if_unknown).await?.document)
     }
 }
 

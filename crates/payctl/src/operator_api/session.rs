@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -60,6 +60,14 @@ impl Session {
     /// # Errors
     /// Nobody is logged in, or the file cannot be read.
     pub(crate) fn read(file: &Path) -> anyhow::Result<Self> {
+        if let Ok(found) = fs::metadata(file) {
+            let mode = found.permissions().mode() & 0o777;
+            anyhow::ensure!(
+                mode & 0o077 == 0,
+                "other users can read the session file {} (mode {mode:o}); remove it, and run: payctl login NAME",
+                file.display()
+            );
+        }
         let text = match fs::read_to_string(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 anyhow::bail!(
@@ -86,8 +94,7 @@ impl Session {
             "url": self.url, "operator": self.operator, "token": self.token.expose_secret(), "expires_at": self.expires_at,
         });
         // Another file in its place, so that the mode is that of a new file.
-        let new = file.with_extension("new");
-        remove(&new).with_context(failed)?;
+        let new = file.with_extension(format!("{}.new", uuid::Uuid::new_v4().simple()));
         let mut written =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).with_context(failed)?;
         written.write_all(document.to_string().as_bytes()).with_context(failed)?;
@@ -124,8 +131,6 @@ pub(super) fn default_file() -> anyhow::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
@@ -148,6 +153,9 @@ mod tests {
         let read = Session::read(&file).unwrap();
         assert_eq!((read.operator.as_str(), read.token.expose_secret()), ("ann", "ops_1"));
         assert!(!format!("{read:?}").contains("ops_1"));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let readable = format!("{:#}", Session::read(&file).unwrap_err());
+        assert!(readable.contains("other users can read"), "{readable}");
         Session::forget(&file).unwrap();
         Session::forget(&file).unwrap();
         assert!(Session::read(&file).is_err());

@@ -104,7 +104,8 @@ async fn payctl_opens_funds_and_freezes_an_account() {
 
     let open = ["open", "--currency", "EUR", "--reason", "a new customer"];
     assert_eq!(accounts(&open).await.success(), format!("{head}A-1        0.00 EUR   0.00 EUR   active\n"));
-    let output = accounts(&open).await.refused();
+    accounts(&open).await.success();
+    let output = accounts(&["open", "--currency", "JPY", "--reason", "r"]).await.refused();
     assert!(output.contains("account A-1 exists already"), "{output}");
 
     let fund = ["fund", "--amount", "12.5", "--reason", "cash desk"];

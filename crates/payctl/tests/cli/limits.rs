@@ -20,6 +20,11 @@ async fn payctl_sets_lists_and_removes_a_payment_limit() {
     assert_eq!(staff.json(&["limits", "list"]).await["limits"][0]["per_payment_minor"], 1_500);
     // What lets more money move takes two.
     let raised = [&["limits"], &set[..], &["--per-payment", "1.6"], &reason[..]].concat();
+    let output = staff.ann(&raised).await.success();
+    // The bounds that it removes are not overlooked.
+    let shown = staff.bob(&["changes", "show", crate::staff::proposed(&output)]).await.success();
+    assert!(shown.contains("per_day_count=unlimited per_day=unlimited per_payment=1.600 BHD"), "{shown}");
+    assert!(shown.contains("per_day_count=3 per_day=2.000 BHD per_payment=1.500 BHD"), "{shown}");
     staff.both(&raised).await;
     assert!(limits(&["list"]).await.success().contains("1.600 BHD"));
     staff.both(&[&["limits"], &set[..], &reason[..]].concat()).await;

@@ -42,7 +42,7 @@ async fn payctl_lists_shows_and_withdraws_changes_and_refuses_ones_own() {
     let id = proposed(&output);
     let list = staff.bob(&["changes", "list"]).await.success();
     let row =
-        "account_id=A-1 amount_minor=1250 currency=EUR tenant_id=acme   ann           cash desk   proposed";
+        "account_id=A-1 amount=12.50 EUR currency=EUR tenant_id=acme   ann           cash desk   proposed";
     assert!(list.contains(id) && list.contains(row), "{list}");
     let shown = staff.bob(&["changes", "show", id]).await.success();
     assert!(

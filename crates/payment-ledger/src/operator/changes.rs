@@ -188,6 +188,8 @@ pub struct ChangeView {
     pub arguments: Value,
     /// Whether it takes two operators.
     pub needs_two: bool,
+    /// What it changes, as it was when the change was proposed; `None` for what did not exist.
+    pub before: Option<Value>,
     /// The proposer's reason.
     pub reason: String,
     /// The operator who proposed it.
@@ -230,7 +232,11 @@ pub enum ChangeError {
 
 impl From<sqlx::Error> for ChangeError {
     fn from(error: sqlx::Error) -> Self {
-        Self::Ledger(error.into())
+        match LedgerError::from(error) {
+            // A type, a range or a constraint: what the arguments ask for cannot be stored.
+            LedgerError::Refused(refused) => Self::Barred(format!("the database refuses it: {refused}")),
+            error => Self::Ledger(error),
+        }
     }
 }
 
@@ -245,7 +251,7 @@ pub struct ChangeFilter {
 
 impl Ledger {
     /// Proposes a change in the operator's session, and makes it if one operator suffices. A repeat of an open proposal is that proposal.
-    /// Returns its id.
+    /// Returns its id. What is done withdraws the other open changes of the same account's freeze or the same limit.
     ///
     /// # Errors
     /// [`ChangeError`]; without a session of an operator, [`LedgerError::is_not_allowed`].
@@ -313,7 +319,7 @@ impl Ledger {
     pub async fn change(&self, change_id: &str) -> Result<Option<ChangeView>, LedgerError> {
         let row = sqlx::query_as!(
             ChangeRow,
-            r#"SELECT change_id, kind, arguments, needs_two, reason, proposed_by, proposed_at, confirmed_by, confirm_reason,
+            r#"SELECT change_id, kind, arguments, needs_two, before, reason, proposed_by, proposed_at, confirmed_by, confirm_reason,
                       withdrawn_by, status, detail, closed_at
                FROM changes WHERE change_id = $1"#,
             &*replace_nul(change_id),
@@ -330,7 +336,7 @@ impl Ledger {
     pub async fn changes(&self, filter: ChangeFilter) -> Result<Vec<ChangeView>, LedgerError> {
         let rows = sqlx::query_as!(
             ChangeRow,
-            r#"SELECT change_id, kind, arguments, needs_two, reason, proposed_by, proposed_at, confirmed_by, confirm_reason,
+            r#"SELECT change_id, kind, arguments, needs_two, before, reason, proposed_by, proposed_at, confirmed_by, confirm_reason,
                       withdrawn_by, status, detail, closed_at
                FROM changes WHERE NOT $1 OR status = 'proposed'
                ORDER BY CASE WHEN $1 THEN proposed_at END, proposed_at DESC LIMIT $2"#,
@@ -360,6 +366,7 @@ struct ChangeRow {
     kind: String,
     arguments: Value,
     needs_two: bool,
+    before: Option<Value>,
     reason: String,
     proposed_by: String,
     proposed_at: jiff_sqlx::Timestamp,
@@ -383,6 +390,7 @@ impl ChangeRow {
             kind: self.kind,
             arguments: self.arguments,
             needs_two: self.needs_two,
+            before: self.before,
             reason: self.reason,
             proposed_by: self.proposed_by,
             proposed_at: self.proposed_at.to_jiff(),

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use jiff::Timestamp;
 use openapi_kit::{ProblemDocument, documented_enum};
 use payment_ledger::access::operators::OperatorRole;
-use payment_ledger::operator::changes::{ChangeFilter, ChangeStatus, ChangeView};
+use payment_ledger::operator::changes::{ChangeError, ChangeFilter, ChangeStatus, ChangeView};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Query};
 use utoipa::{IntoParams, ToSchema};
@@ -40,6 +40,10 @@ pub(crate) struct ChangeDocument {
     arguments: serde_json::Value,
     /// Whether another operator must confirm it.
     needs_two: bool,
+    /// What it changes, as it was when the change was proposed; missing for what did not exist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    before: Option<serde_json::Value>,
     reason: String,
     proposed_by: String,
     #[schema(value_type = String, format = DateTime)]
@@ -68,6 +72,7 @@ impl From<ChangeView> for ChangeDocument {
             kind: view.kind,
             arguments: view.arguments,
             needs_two: view.needs_two,
+            before: view.before,
             reason: view.reason,
             proposed_by: view.proposed_by,
             proposed_at: view.proposed_at,
@@ -166,7 +171,7 @@ pub(crate) async fn retrieve_change(
 
 /// Confirm a change
 ///
-/// Another operator than the one who proposed it; the change is done with it. A repeat has no further effect.
+/// Another operator than the one who proposed it, within 7 days; the change is done with it. A repeat has no further effect.
 #[utoipa::path(
     post, path = "/operator/v1/changes/{change_id}/confirm", tag = "changes", security(("session" = [])),
     params(("change_id" = String, Path, description = "Id of the change")),
@@ -187,7 +192,11 @@ pub(crate) async fn confirm_change(
     Json(Reason { reason }): Json<Reason>,
 ) -> Result<Json<ChangeDocument>, ApiError> {
     logged_in.require(&[OperatorRole::Approver])?;
-    logged_in.ledger.confirm_change(&id, &reason).await?;
+    let confirmed = logged_in.ledger.confirm_change(&id, &reason).await;
+    if let Err(ChangeError::SameOperator(_)) = &confirmed {
+        tracing::warn!(operator = logged_in.name(), change = %id, "an operator tried to confirm the operator's own change");
+    }
+    confirmed?;
     tracing::info!(operator = logged_in.name(), change = %id, "an operator confirmed a change");
     Ok(Json(read(&logged_in, &id).await?))
 }

@@ -16,7 +16,7 @@ pub(super) async fn correct(
     let ExceptionArgs { exception, evidence, operator } = args;
     let body = operator.proposal(correction.as_str(), evidence.as_deref())?;
     let path = format!("exceptions/{exception}/decisions");
-    let proposed = operator.session.client()?.post::<DecisionDocument>(&path, &body).await?;
+    let proposed = operator.session.client()?.decide::<DecisionDocument>(&path, &body).await?;
     let DecisionDocument { decision_id: id, proposed_by, .. } = &proposed.document;
     let lines = [
         format!("decision {id}: {correction} of exception {exception}, proposed by {proposed_by}"),
@@ -30,7 +30,8 @@ pub(super) async fn correct(
 pub(super) async fn open(args: &PaymentArgs, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let PaymentArgs { payment, operator } = args;
     let path = format!("payments/{payment}/exceptions");
-    let opened = operator.session.client()?.post::<OpenedExceptionDocument>(&path, &operator.body()?).await?;
+    let opened =
+        operator.session.client()?.decide::<OpenedExceptionDocument>(&path, &operator.body()?).await?;
     let id = opened.document.exception_id;
     let lines = [
         format!("exception {id} of payment {payment} is open; no money moved"),
@@ -48,7 +49,7 @@ pub(super) async fn close(args: &CloseArgs, out: &mut Output<'_>) -> anyhow::Res
     anyhow::ensure!(evidence.is_none(), "payctl decide close takes no --evidence; write it into --reason");
     let path = format!("exceptions/{exception}/decisions");
     let body = operator.proposal("close", None)?;
-    let closed = operator.session.client()?.post::<DecisionDocument>(&path, &body).await?;
+    let closed = operator.session.client()?.decide::<DecisionDocument>(&path, &body).await?;
     let id = &closed.document.decision_id;
     let lines = [format!("exception {exception} closed by decision {id}; no money moved")];
     write(&closed.body, operator, &lines, out)?;

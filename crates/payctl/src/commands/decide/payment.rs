@@ -25,7 +25,7 @@ pub(super) async fn propose(
 ) -> anyhow::Result<CommandOutcome> {
     let client = operator.session.client()?;
     let body = operator.proposal(action.as_str(), evidence)?;
-    let proposed = client.post::<DecisionDocument>(&format!("payments/{payment}/decisions"), &body).await?;
+    let proposed = client.decide::<DecisionDocument>(&format!("payments/{payment}/decisions"), &body).await?;
     let DecisionDocument { decision_id: id, proposed_by: by, status, .. } = &proposed.document;
     if status == "proposed" {
         let lines = [
@@ -44,7 +44,7 @@ pub(super) async fn confirm(args: &DecisionArgs, out: &mut Output<'_>) -> anyhow
     let DecisionArgs { decision: id, operator } = args;
     let client = operator.session.client()?;
     let path = format!("decisions/{id}/confirm");
-    let confirmed = client.post::<DecisionDocument>(&path, &operator.body()?).await?;
+    let confirmed = client.decide::<DecisionDocument>(&path, &operator.body()?).await?;
     if let Some(result) = confirmed.document.result.as_ref().filter(|_| confirmed.document.status == "done") {
         let posted = [format!("decision {id} confirmed and posted: {result}")];
         write(&confirmed.body, operator, &posted, out)?;
@@ -58,7 +58,7 @@ pub(super) async fn confirm(args: &DecisionArgs, out: &mut Output<'_>) -> anyhow
 pub(super) async fn withdraw(args: &DecisionArgs, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let DecisionArgs { decision: id, operator } = args;
     let path = format!("decisions/{id}/withdraw");
-    let withdrawn = operator.session.client()?.post::<DecisionDocument>(&path, &operator.body()?).await?;
+    let withdrawn = operator.session.client()?.decide::<DecisionDocument>(&path, &operator.body()?).await?;
     let lines = [format!("decision {id} withdrawn; nothing was applied")];
     write(&withdrawn.body, operator, &lines, out)?;
     Ok(CommandOutcome::Success)
