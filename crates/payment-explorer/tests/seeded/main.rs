@@ -104,7 +104,7 @@ fn r38_the_explorer_finds_every_seeded_bug_of_the_protocol() {
     let short = |walk: &&Vec<String>| {
         let walk = walk.join(" ");
         let one_kind = walk.contains("--faults 0") || walk.contains("--decisions 0");
-        one_kind && !walk.contains("--switch-faults 1 --second-payments 1")
+        one_kind && !walk.contains("--faults 1 --switch-faults 1")
     };
     let walks: BTreeSet<_> = bugs.iter().map(|bug| &bug.walk).filter(short).collect();
     let walks: Vec<_> = walks.into_iter().collect();

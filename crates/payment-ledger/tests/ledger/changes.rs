@@ -1,0 +1,506 @@
+//! `operator::changes`: what operators change with one pair of eyes or two, in their sessions, with the rights of operator-api only.
+
+use crate::support::{Bank, account_id, log_in, operator_api};
+use iso_currency::Currency;
+use payment_ledger::access::api_keys::{ApiKeyScope, KeyStatus, Scopes};
+use payment_ledger::access::operators::OperatorRole;
+use payment_ledger::admission::kill_switches::KillSwitchTarget;
+use payment_ledger::admission::limits::{LimitBounds, LimitScope};
+use payment_ledger::operator::changes::{
+    Change, ChangeError, ChangeFilter, ChangeStatus, ChangeView, ChangedKey,
+};
+use payment_ledger::{Ledger, LedgerError};
+use payment_protocol::ids::{AccountId, ClientId, KeyId, SwitchName, TenantId};
+use payment_protocol::money::Money;
+use sha2::{Digest as _, Sha256};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+const OPEN: ChangeFilter = ChangeFilter { only_open: true, limit: 10 };
+
+/// Ann proposes, bob confirms, eve reads; max has both roles. Each acts with the rights of operator-api in a session.
+struct Staff {
+    owner: Bank,
+    api: Bank,
+    ann: Ledger,
+    bob: Ledger,
+    eve: Ledger,
+    max: Ledger,
+}
+
+impl Staff {
+    async fn new(connect: &PgConnectOptions) -> Self {
+        use OperatorRole::{Approver, Operator, Viewer};
+        let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
+        let api = operator_api(connect).await;
+        for (name, roles) in [
+            ("ann", &[Operator][..]),
+            ("bob", &[Approver]),
+            ("eve", &[Viewer]),
+            ("max", &[Operator, Approver]),
+        ] {
+            owner.create_operator(name, roles).await;
+        }
+        let acting = async |name| api.ledger.acting_in(log_in(&api.ledger, name).await);
+        let (ann, bob, eve, max) =
+            (acting("ann").await, acting("bob").await, acting("eve").await, acting("max").await);
+        Self { owner, api, ann, bob, eve, max }
+    }
+
+    async fn read(&self, id: &str) -> ChangeView {
+        self.api.ledger.change(id).await.unwrap().unwrap()
+    }
+
+    /// Proposes a change of one operator: it is made at once.
+    async fn made_by_one(&self, change: Change) -> ChangeView {
+        let id = self.ann.propose_change(&change, "a customer's letter").await.unwrap();
+        let view = self.read(&id).await;
+        assert_eq!((view.status, view.needs_two), (ChangeStatus::Done, false), "{view:?}");
+        assert_eq!(view.confirmed_by.as_deref(), Some("ann"));
+        view
+    }
+
+    /// Proposes a change of two operators: nothing is changed before another one confirms it.
+    async fn proposed(&self, change: &Change) -> String {
+        let id = self.ann.propose_change(change, "a customer's letter").await.unwrap();
+        let view = self.read(&id).await;
+        assert_eq!((view.status, view.needs_two), (ChangeStatus::Proposed, true), "{view:?}");
+        // A repeat is the same proposal.
+        assert_eq!(self.ann.propose_change(change, "a customer's letter").await.unwrap(), id);
+        id
+    }
+
+    async fn confirmed(&self, id: &str) {
+        self.bob.confirm_change(id, "seen").await.unwrap();
+        // A repeat has no further effect.
+        self.bob.confirm_change(id, "seen").await.unwrap();
+        let view = self.read(id).await;
+        assert_eq!((view.status, view.confirmed_by.as_deref()), (ChangeStatus::Done, Some("bob")));
+    }
+
+    async fn barred(&self, change: Change) -> String {
+        match self.ann.propose_change(&change, "r").await {
+            Err(ChangeError::Barred(why)) => why,
+            other => panic!("{change:?}: {other:?}"),
+        }
+    }
+
+    async fn available(&self, account: &AccountId) -> i64 {
+        let account = self.api.ledger.account(&tenant(), account).await.unwrap();
+        account.unwrap().available_minor
+    }
+}
+
+fn tenant() -> TenantId {
+    TenantId::new("acme").unwrap()
+}
+
+fn eur(minor: i64) -> Money {
+    Money::from_minor(minor, Currency::EUR).unwrap()
+}
+
+fn key(digit: char) -> ChangedKey {
+    let id = KeyId::new(format!("pk_{}", digit.to_string().repeat(12))).unwrap();
+    ChangedKey { id, hash: [u8::try_from(digit).unwrap(); 32] }
+}
+
+#[track_caller]
+fn not_allowed<T: std::fmt::Debug>(outcome: Result<T, ChangeError>) {
+    match outcome {
+        Err(ChangeError::Ledger(error)) => assert!(error.is_not_allowed(), "{error:?}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An account is opened and frozen by one operator; money and its use take two.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_deposit_and_an_unfreeze_take_two_operators(_: PgPoolOptions, connect: PgConnectOptions) {
+    let staff = Staff::new(&connect).await;
+    let (tenant, account) = (tenant(), account_id("acc-new"));
+    let open =
+        Change::OpenAccount { tenant: tenant.clone(), account: account.clone(), currency: Currency::EUR };
+    // A repeat opens nothing.
+    for _ in 0..2 {
+        staff.made_by_one(open.clone()).await;
+    }
+    let elsewhere =
+        Change::OpenAccount { tenant: tenant.clone(), account: account.clone(), currency: Currency::JPY };
+    assert!(staff.barred(elsewhere).await.contains("exists already"));
+
+    let fund =
+        |minor| Change::FundAccount { tenant: tenant.clone(), account: account.clone(), money: eur(minor) };
+    let id = staff.proposed(&fund(1_000)).await;
+    assert_eq!(staff.available(&account).await, 0, "nothing is deposited by one operator");
+    for operator in [&staff.ann, &staff.eve] {
+        not_allowed(operator.confirm_change(&id, "r").await);
+    }
+    staff.confirmed(&id).await;
+    assert_eq!(staff.available(&account).await, 1_000, "deposited once");
+    // Four eyes, also for who has both roles.
+    let own = staff.max.propose_change(&fund(500), "r").await.unwrap();
+    let refused = staff.max.confirm_change(&own, "r").await;
+    assert!(matches!(refused, Err(ChangeError::SameOperator(_))), "{refused:?}");
+    staff.ann.withdraw_change(&own, "a mistake").await.unwrap();
+    staff.bob.withdraw_change(&own, "a mistake").await.unwrap();
+    let refused = staff.bob.confirm_change(&own, "r").await;
+    assert!(matches!(refused, Err(ChangeError::Barred(_))), "{refused:?}");
+    assert_eq!(staff.available(&account).await, 1_000);
+
+    let freeze = Change::FreezeAccount { tenant: tenant.clone(), account: account.clone() };
+    let unfreeze = Change::UnfreezeAccount { tenant: tenant.clone(), account: account.clone() };
+    assert!(staff.barred(unfreeze.clone()).await.contains("is not frozen"));
+    staff.made_by_one(freeze.clone()).await;
+    assert!(staff.barred(freeze).await.contains("is frozen already"));
+    let id = staff.proposed(&unfreeze).await;
+    let status = async || staff.api.ledger.account(&tenant, &account).await.unwrap().unwrap().status;
+    assert_eq!(status().await, "frozen");
+    let open = staff.api.ledger.changes(OPEN).await.unwrap();
+    assert_eq!(open.iter().map(|change| &change.change_id).collect::<Vec<_>>(), [&id]);
+    staff.confirmed(&id).await;
+    assert_eq!(status().await, "active");
+
+    let other = TenantId::new("other").unwrap();
+    let foreign = Change::FundAccount { tenant: other, account: account.clone(), money: eur(1) };
+    assert!(staff.barred(foreign).await.contains("has no account"));
+    let yen = Money::from_minor(1, Currency::JPY).unwrap();
+    let wrong = Change::FundAccount { tenant, account, money: yen };
+    assert!(staff.barred(wrong).await.contains("is in EUR, not in JPY"));
+    staff.owner.audit().await;
+}
+
+/// An emergency stop takes one operator, its end two; a limit is lowered by one operator, and raised by two.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn what_stops_money_takes_one_operator_and_what_lets_it_move_two(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let staff = Staff::new(&connect).await;
+    let stop = Change::ActivateKillSwitch(KillSwitchTarget::Switch(SwitchName::new("mock").unwrap()));
+    staff.made_by_one(stop.clone()).await;
+    assert!(staff.barred(stop).await.contains("does so already"));
+    let corridor = KillSwitchTarget::Corridor { currency: Currency::EUR, destination_prefix: "FR".into() };
+    staff.made_by_one(Change::ActivateKillSwitch(corridor)).await;
+    let active = staff.api.ledger.kill_switches(false, 10).await.unwrap();
+    assert_eq!((active.len(), active[1].activated_by.as_str()), (2, "ann"));
+    let lift = Change::LiftKillSwitch { kill_switch_id: active[1].kill_switch_id };
+    let id = staff.proposed(&lift).await;
+    assert_eq!(staff.api.ledger.kill_switches(false, 10).await.unwrap().len(), 2);
+    staff.confirmed(&id).await;
+    assert_eq!(staff.api.ledger.kill_switches(false, 10).await.unwrap().len(), 1);
+    assert!(staff.barred(lift).await.contains("is not active"));
+
+    let account = account_id("acc-limited");
+    let limit = |per_day_minor, per_day_count| Change::SetLimit {
+        scope: LimitScope::Account(account.clone()),
+        currency: Currency::EUR,
+        bounds: LimitBounds { per_payment_minor: None, per_day_minor, per_day_count },
+    };
+    assert!(staff.barred(limit(Some(1), None)).await.contains("there is no account"));
+    staff
+        .made_by_one(Change::OpenAccount {
+            tenant: tenant(),
+            account: account.clone(),
+            currency: Currency::EUR,
+        })
+        .await;
+    staff.made_by_one(limit(Some(1_000), None)).await;
+    staff.made_by_one(limit(Some(900), Some(5))).await;
+    let in_force = async || staff.api.ledger.limits(10).await.unwrap().first().map(|limit| limit.bounds);
+    for (raised, bounds) in [
+        (limit(Some(901), Some(5)), Some((Some(901), Some(5)))),
+        // Lower and higher at once.
+        (limit(Some(1), Some(6)), Some((Some(1), Some(6)))),
+        (limit(None, None), None),
+    ] {
+        let before = in_force().await;
+        let id = staff.proposed(&raised).await;
+        assert_eq!(in_force().await, before);
+        staff.confirmed(&id).await;
+        let after = in_force().await.map(|limit| (limit.per_day_minor, limit.per_day_count));
+        assert_eq!(after, bounds);
+    }
+}
+
+/// A key authenticates nobody before another operator confirms it, and is revoked by one.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_api_key_takes_two_operators_and_its_revocation_one(_: PgPoolOptions, connect: PgConnectOptions) {
+    let staff = Staff::new(&connect).await;
+    let scopes = Scopes::new([ApiKeyScope::Pay, ApiKeyScope::Read]).unwrap();
+    let client = ClientId::new("shop").unwrap();
+    let create = |key: ChangedKey| Change::CreateApiKey {
+        key,
+        tenant: tenant(),
+        client: client.clone(),
+        scopes: scopes.clone(),
+        lifetime_s: Some(3_600),
+    };
+    let (one, two) = (key('1'), key('2'));
+    let id = staff.proposed(&create(one.clone())).await;
+    assert!(
+        staff.owner.ledger.active_api_key(&one.hash).await.unwrap().is_none(),
+        "not before the confirmation"
+    );
+    staff.confirmed(&id).await;
+    let active = staff.owner.ledger.active_api_key(&one.hash).await.unwrap().unwrap();
+    assert_eq!((active.caller.client, active.scopes), (client.clone(), scopes.clone()));
+    assert!(staff.barred(create(one.clone())).await.contains("exists already"));
+
+    let rotate = Change::RotateApiKey { key_id: one.id.clone(), successor: two.clone(), overlap_s: 60 };
+    let id = staff.proposed(&rotate).await;
+    staff.confirmed(&id).await;
+    assert!(staff.barred(rotate).await.contains("rotated before"));
+    staff.made_by_one(Change::RevokeApiKey { key_id: two.id.clone() }).await;
+    assert!(staff.owner.ledger.active_api_key(&two.hash).await.unwrap().is_none());
+    let keys = staff.api.ledger.api_keys(None, None).await.unwrap();
+    let status: Vec<_> = keys.iter().map(|key| (&key.id, key.status)).collect();
+    assert_eq!(status, [(&one.id, KeyStatus::Active), (&two.id, KeyStatus::Revoked)]);
+    let unknown = Change::RevokeApiKey { key_id: KeyId::new("pk_000000000000").unwrap() };
+    assert!(staff.barred(unknown).await.contains("there is no API key"));
+}
+
+/// A proposal that became impossible is refused at its confirmation, changes nothing, and can be withdrawn.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_change_that_became_impossible_is_refused_at_its_confirmation(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let staff = Staff::new(&connect).await;
+    let (one, two) = (key('1'), key('2'));
+    let create = |key: &ChangedKey| Change::CreateApiKey {
+        key: key.clone(),
+        tenant: tenant(),
+        client: ClientId::new("shop").unwrap(),
+        scopes: Scopes::all(),
+        lifetime_s: None,
+    };
+    let created = staff.proposed(&create(&one)).await;
+    staff.confirmed(&created).await;
+    let rotation =
+        staff.proposed(&Change::RotateApiKey { key_id: one.id.clone(), successor: two, overlap_s: 0 }).await;
+    staff.made_by_one(Change::RevokeApiKey { key_id: one.id }).await;
+    let refused = staff.bob.confirm_change(&rotation, "r").await;
+    assert!(matches!(&refused, Err(ChangeError::Barred(why)) if why.contains("revoked")), "{refused:?}");
+    staff.bob.withdraw_change(&rotation, "the key is revoked").await.unwrap();
+    assert_eq!(staff.read(&rotation).await.withdrawn_by.as_deref(), Some("bob"));
+    let unknown = staff.bob.confirm_change("chg_\0", "r").await;
+    assert!(matches!(unknown, Err(ChangeError::Unknown(_))), "{unknown:?}");
+    let unreasoned = staff.bob.confirm_change(&created, " ").await;
+    assert!(matches!(unreasoned, Err(ChangeError::Text(_))), "{unreasoned:?}");
+}
+
+/// Confirmations at the same moment make the change once.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn concurrent_confirmations_deposit_once(_: PgPoolOptions, connect: PgConnectOptions) {
+    let staff = Staff::new(&connect).await;
+    let account = account_id("acc-new");
+    let open = Change::OpenAccount { tenant: tenant(), account: account.clone(), currency: Currency::EUR };
+    staff.made_by_one(open).await;
+    let fund = Change::FundAccount { tenant: tenant(), account: account.clone(), money: eur(7) };
+    let id = staff.proposed(&fund).await;
+    let outcomes = futures::future::join_all((0..8).map(|n| {
+        let operator = if n % 2 == 0 { &staff.bob } else { &staff.max };
+        operator.confirm_change(&id, "seen")
+    }));
+    let done = outcomes.await.iter().filter(|outcome| outcome.is_ok()).count();
+    assert_eq!(done, 4, "those of one operator");
+    assert_eq!(staff.available(&account).await, 7);
+    staff.owner.audit().await;
+}
+
+/// Without a session, with one that has ended or without the role nothing is changed; the role cannot go around the functions; the audit log
+/// names who acted, and has no hash of a key.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_change_is_bound_to_the_session_of_its_operator(_: PgPoolOptions, connect: PgConnectOptions) {
+    let staff = Staff::new(&connect).await;
+    let account = account_id("acc-new");
+    let open = Change::OpenAccount { tenant: tenant(), account: account.clone(), currency: Currency::EUR };
+    not_allowed(staff.api.ledger.propose_change(&open, "r").await);
+    not_allowed(staff.bob.propose_change(&open, "r").await);
+    not_allowed(staff.eve.propose_change(&open, "r").await);
+    staff.made_by_one(open).await;
+    let freeze = Change::FreezeAccount { tenant: tenant(), account: account.clone() };
+    staff.made_by_one(freeze).await;
+    let unfreeze = staff.proposed(&Change::UnfreezeAccount { tenant: tenant(), account }).await;
+    not_allowed(staff.eve.withdraw_change(&unfreeze, "r").await);
+    let new_key = Change::CreateApiKey {
+        key: key('1'),
+        tenant: tenant(),
+        client: ClientId::new("shop").unwrap(),
+        scopes: Scopes::all(),
+        lifetime_s: None,
+    };
+    staff.proposed(&new_key).await;
+    for sql in [
+        "UPDATE accounts SET status = 'active'",
+        "UPDATE changes SET status = 'done'",
+        "INSERT INTO changes (kind, arguments, needs_two, reason, proposed_by) VALUES ('freeze_account', '{}', false, 'r', 'ann')",
+        "SELECT key_hash FROM changes",
+        "SELECT key_hash FROM api_keys",
+        "SELECT apply_change('chg_1', 'unfreeze_account', '{\"account_id\": \"acc-new\"}', NULL, 'ann', 'r')",
+        "SELECT lock_changes('', '{}')",
+        "DO $$ BEGIN LOCK TABLE change_lock IN ACCESS SHARE MODE; END $$",
+        "SELECT make_change('chg_1', 'ann', 'r', true)",
+        "INSERT INTO kill_switches (switch, activated_by, reason) VALUES ('mock', 'ann', 'r')",
+        "INSERT INTO limits (scope, scope_id, currency, set_by, reason) VALUES ('tenant', 'acme', 'EUR', 'ann', 'r')",
+        "INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes) VALUES ('pk_000000000000', '', '', 'a', 'b', '{pay}')",
+    ] {
+        assert_eq!(staff.api.refused(sql).await.0, "42501", "{sql}");
+    }
+    for sql in ["UPDATE changes SET reason = 'another'", "DELETE FROM changes", "TRUNCATE changes"] {
+        assert_eq!(staff.owner.refused(sql).await.0, "23001", "{sql}");
+    }
+    staff.owner.sql("UPDATE operator_sessions SET ended_at = clock_timestamp() WHERE operator = 'bob'").await;
+    not_allowed(staff.bob.confirm_change(&unfreeze, "r").await);
+    assert_eq!(staff.read(&unfreeze).await.status, ChangeStatus::Proposed);
+
+    let named = staff
+        .owner
+        .number("SELECT count(*) FROM audit_log WHERE object = 'accounts' AND action = 'update' AND operator = 'ann' AND login <> 'ann'")
+        .await;
+    assert_eq!(named, 1, "the freeze");
+    let hashes = staff.owner.number("SELECT count(*) FROM audit_log WHERE after ? 'key_hash'").await;
+    assert_eq!(hashes, 0);
+    let ledger = staff.owner.ledger.clone();
+    assert!(matches!(
+        ledger.propose_change(&new_key, "r").await,
+        Err(ChangeError::Ledger(LedgerError::Unavailable(_)))
+    ));
+}
+
+/// A stop is not lifted by a confirmation of what was proposed before it, and a limit is raised by nothing that did not know it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_newer_change_withdraws_the_open_ones_about_the_same(_: PgPoolOptions, connect: PgConnectOptions) {
+    let staff = Staff::new(&connect).await;
+    let account = account_id("acc-new");
+    let open = Change::OpenAccount { tenant: tenant(), account: account.clone(), currency: Currency::EUR };
+    staff.made_by_one(open).await;
+    let freeze = Change::FreezeAccount { tenant: tenant(), account: account.clone() };
+    let unfreeze = Change::UnfreezeAccount { tenant: tenant(), account: account.clone() };
+    staff.made_by_one(freeze.clone()).await;
+    let (first, second) =
+        (staff.proposed(&unfreeze).await, staff.max.propose_change(&unfreeze, "r").await.unwrap());
+    staff.confirmed(&first).await;
+    staff.made_by_one(freeze).await;
+    let stale = staff.bob.confirm_change(&second, "r").await;
+    assert!(matches!(&stale, Err(ChangeError::Barred(why)) if why.contains("withdrawn by bob")), "{stale:?}");
+    assert!(staff.read(&second).await.detail.unwrap().contains(&first));
+    let status = staff.api.ledger.account(&tenant(), &account).await.unwrap().unwrap().status;
+    assert_eq!(status, "frozen");
+
+    let limit = |per_day_minor| Change::SetLimit {
+        scope: LimitScope::Account(account.clone()),
+        currency: Currency::EUR,
+        bounds: LimitBounds { per_day_minor: Some(per_day_minor), ..LimitBounds::default() },
+    };
+    staff.made_by_one(limit(1_000)).await;
+    let raise = staff.proposed(&limit(5_000)).await;
+    assert_eq!(staff.read(&raise).await.before.unwrap()["per_day_minor"], 1_000);
+    staff.made_by_one(limit(0)).await;
+    let stale = staff.bob.confirm_change(&raise, "r").await;
+    assert!(matches!(stale, Err(ChangeError::Barred(_))), "{stale:?}");
+    assert_eq!(staff.api.ledger.limits(1).await.unwrap()[0].bounds.per_day_minor, Some(0));
+}
+
+/// Neither a proposal of long ago nor one of an operator who may not propose any more is confirmed.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_old_proposal_and_one_of_a_disabled_operator_are_not_confirmed(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let staff = Staff::new(&connect).await;
+    let create = |digit| Change::CreateApiKey {
+        key: key(digit),
+        tenant: tenant(),
+        client: ClientId::new("shop").unwrap(),
+        scopes: Scopes::all(),
+        lifetime_s: None,
+    };
+    let (old, orphan) = (staff.proposed(&create('1')).await, staff.proposed(&create('2')).await);
+    let age = "SET LOCAL session_replication_role = replica;
+        UPDATE changes SET proposed_at = proposed_at - interval '7 days 1 second' WHERE change_id = ";
+    staff.owner.sql(&format!("{age} '{old}'")).await;
+    let refused = staff.bob.confirm_change(&old, "r").await;
+    assert!(
+        matches!(&refused, Err(ChangeError::Barred(why)) if why.contains("older than 7 days")),
+        "{refused:?}"
+    );
+    staff.owner.ledger.disable_operator("ann").await.unwrap();
+    let refused = staff.bob.confirm_change(&orphan, "r").await;
+    assert!(
+        matches!(&refused, Err(ChangeError::Barred(why)) if why.contains("may not propose")),
+        "{refused:?}"
+    );
+    assert_eq!(staff.api.ledger.api_keys(None, None).await.unwrap(), []);
+}
+
+/// The session counts at the moment of the change, not at that of the call: it ends while the call waits for another operator's.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_session_that_ends_while_its_change_waits_changes_nothing(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let staff = Staff::new(&connect).await;
+    let account = account_id("acc-new");
+    let open = Change::OpenAccount { tenant: tenant(), account: account.clone(), currency: Currency::EUR };
+    staff.made_by_one(open).await;
+    let fund = Change::FundAccount { tenant: tenant(), account: account.clone(), money: eur(7) };
+    let id = staff.proposed(&fund).await;
+    let mut other = staff.owner.pool.acquire().await.unwrap();
+    sqlx::raw_sql("BEGIN; LOCK TABLE change_lock IN EXCLUSIVE MODE").execute(&mut *other).await.unwrap();
+    let confirming = staff.bob.confirm_change(&id, "r");
+    let ended = async {
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while staff.owner.number(waiting).await == 0 {
+            tokio::task::yield_now().await;
+        }
+        sqlx::raw_sql(
+            "UPDATE operator_sessions SET ended_at = clock_timestamp() WHERE operator = 'bob'; COMMIT",
+        )
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    };
+    let (outcome, ()) = tokio::join!(confirming, ended);
+    not_allowed(outcome);
+    assert_eq!(staff.available(&account).await, 0);
+    // An emergency stop does not wait.
+    sqlx::raw_sql("BEGIN; LOCK TABLE change_lock IN EXCLUSIVE MODE").execute(&mut *other).await.unwrap();
+    let stop = Change::ActivateKillSwitch(KillSwitchTarget::Switch(SwitchName::new("mock").unwrap()));
+    staff.made_by_one(stop).await;
+    sqlx::raw_sql("COMMIT").execute(&mut *other).await.unwrap();
+}
+
+/// What a process that is taken over may send in place of arguments changes nothing, and is refused with a text.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn malformed_arguments_of_a_change_are_refused(_: PgPoolOptions, connect: PgConnectOptions) {
+    let staff = Staff::new(&connect).await;
+    let session = log_in(&staff.api.ledger, "ann").await;
+    let proof = Sha256::digest(session.expose().as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<String>();
+    for (kind, arguments) in [
+        ("freeze_account", "{}"),
+        ("freeze_account", "null"),
+        ("freeze_account", "[]"),
+        ("freeze_account", r#"{"account_id": "nobody"}"#),
+        ("unfreeze_account", "{}"),
+        ("fund_account", r#"{"account_id": "nobody", "currency": "EUR", "amount_minor": 5}"#),
+        ("open_account", r#"{"account_id": "", "tenant_id": "", "currency": "EUR"}"#),
+        ("open_account", r#"{"account_id": "a", "tenant_id": "t"}"#),
+        ("open_account", r#"{"account_id": "internal:x", "tenant_id": "t", "currency": "EUR"}"#),
+        ("open_account", r#"{"account_id": "a", "tenant_id": "t", "currency": "eur"}"#),
+        ("set_limit", r#"{"scope": "tenant", "scope_id": "acme", "currency": "EUR "}"#),
+        ("revoke_api_key", "{}"),
+        ("anything", "{}"),
+    ] {
+        let sql = format!(
+            "SELECT set_config('payments.operator_session', '{proof}', false);
+             DO $$ DECLARE refused text; BEGIN
+                 SELECT refusal INTO refused FROM propose_change('{kind}', '{arguments}', NULL, 'r');
+                 IF refused IS NOT NULL THEN RAISE EXCEPTION USING MESSAGE = refused, ERRCODE = 'P0001'; END IF;
+             END $$"
+        );
+        assert_eq!(staff.api.refused(&sql).await.0, "P0001", "{kind} {arguments}");
+    }
+    assert_eq!(staff.owner.number("SELECT count(*) FROM changes").await, 0);
+}

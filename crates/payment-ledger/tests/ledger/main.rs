@@ -1,0 +1,54 @@
+//! The ledger over a real database: one file for each subject, in one program, which is built and linked once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
+
+mod accept;
+mod accounts;
+mod alerts;
+mod api_keys;
+mod apply_decision;
+mod audit_log;
+mod bounded_reads;
+mod callbacks;
+mod changes;
+mod concurrency;
+mod confirm_by_query;
+mod corrections;
+mod database_constraints;
+mod debit;
+mod decisions;
+mod durability;
+mod events;
+mod explorer_bank;
+mod final_status;
+mod group_commit;
+mod hold_audit;
+mod inbox;
+mod index_use;
+mod interrupted_begin;
+mod limits;
+mod lost_commits;
+mod measure;
+mod operators;
+mod queues;
+mod rail_ids;
+mod random_operations;
+mod recall;
+mod recalls_after_end;
+mod reconcile;
+mod release;
+mod reserve;
+mod restore;
+mod restored_accounts;
+mod returns;
+mod seal;
+mod service_roles;
+mod start;
+mod start_backlog;
+mod statement;
+mod submission_log;
+mod submit;
+mod support;
+mod temporal_namespace;
+mod verify;
+mod workflow_input;
