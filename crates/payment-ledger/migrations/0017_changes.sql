@@ -227,7 +227,7 @@ BEGIN
 END
 $$;
 
--- Makes a proposed change, and withdraws the other open changes of what it is about.
+-- Makes a proposed change, and withdraws the other open changes about the same object.
 CREATE FUNCTION make_change(id text, by_operator text, why text, is_confirmed boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE

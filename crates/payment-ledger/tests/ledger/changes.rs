@@ -366,7 +366,7 @@ async fn a_change_is_bound_to_the_session_of_its_operator(_: PgPoolOptions, conn
     ));
 }
 
-/// A stop is not lifted by a confirmation of what was proposed before it, and a limit is raised by nothing that did not know it.
+/// A stop is not lifted by the confirmation of an earlier proposal, and a limit is raised by nothing that did not know it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_newer_change_withdraws_the_open_ones_about_the_same(_: PgPoolOptions, connect: PgConnectOptions) {
     let staff = Staff::new(&connect).await;
