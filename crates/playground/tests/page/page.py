@@ -7,6 +7,8 @@ import sys
 from playwright.sync_api import expect, sync_playwright
 
 RUN_MS = 120_000
+# A busy machine takes seconds to show a page.
+expect.set_options(timeout=30_000)
 ADDRESS, ENGINE, CHROMIUM = sys.argv[1:4]
 A_BUG = "repeated-debit-debits-again"
 PICTURE = sys.argv[4] if len(sys.argv) > 4 else None
