@@ -6,6 +6,9 @@ import sys
 
 from playwright.sync_api import expect, sync_playwright
 
+# A busy machine takes seconds to show a page.
+expect.set_options(timeout=30_000)
+
 ADDRESS, CHROMIUM = sys.argv[1], sys.argv[-1]
 RECEIVES = "without" not in sys.argv
 
