@@ -1,12 +1,13 @@
 //! `payctl login` and `payctl logout`: an operator's session at operator-api.
 
 use std::io::{BufRead as _, IsTerminal as _, stdin};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use reqwest::Url;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 
+use super::operators::first_line;
 use crate::api::is_local;
 use crate::operator_api::{Login, OperatorClient, Session, SessionArgs};
 use crate::outcome::CommandOutcome;
@@ -70,25 +71,21 @@ pub(crate) async fn log_out(args: LogoutArgs, out: &mut Output<'_>) -> anyhow::R
     Ok(CommandOutcome::Success)
 }
 
-fn password(file: Option<&std::path::Path>, name: &str) -> anyhow::Result<SecretString> {
-    let line = match file {
-        Some(file) => {
-            let text = std::fs::read_to_string(file);
-            let text =
-                text.with_context(|| format!("the password file {} cannot be read", file.display()))?;
-            text.lines().next().unwrap_or_default().to_owned()
-        }
+fn password(file: Option<&Path>, name: &str) -> anyhow::Result<SecretString> {
+    let password: SecretString = match file {
+        Some(file) => first_line(file)?,
         None if stdin().is_terminal() => rpassword::prompt_password(format!("password of {name}: "))
-            .context("the password cannot be read from the terminal")?,
+            .context("the password cannot be read from the terminal")?
+            .into(),
         None => {
             let mut line = String::new();
             stdin().lock().read_line(&mut line).context("the password cannot be read from standard input")?;
-            line.trim_end_matches(['\r', '\n']).to_owned()
+            line.trim_end_matches(['\r', '\n']).into()
         }
     };
     anyhow::ensure!(
-        !line.is_empty(),
+        !password.expose_secret().is_empty(),
         "no password was given; type it, or give its first line with --password-file"
     );
-    Ok(line.into())
+    Ok(password)
 }

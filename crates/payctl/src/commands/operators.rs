@@ -113,7 +113,11 @@ impl PasswordArgs {
     }
 }
 
-fn first_line(path: &Path) -> anyhow::Result<SecretString> {
+/// A password that a file has in its first line.
+///
+/// # Errors
+/// The file cannot be read.
+pub(super) fn first_line(path: &Path) -> anyhow::Result<SecretString> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("the password file {} cannot be read", path.display()))?;
     Ok(text.lines().next().unwrap_or_default().into())
