@@ -12,8 +12,7 @@ ci() {
   run_check "lock file matches the manifests" cargo fetch --locked
   run_check "packages" "$root/dev" deny
   run_check "formatting" cargo fmt --all --check
-  run_check "query data" "$root/dev" check-queries
-  run_check "clippy" cargo clippy --workspace --all-targets -- -D warnings
+  run_check "clippy and query data" "$root/dev" lint
   run_check "clippy of the page alone" cargo clippy -p playground --no-default-features -- -D warnings
   run_check "tests" "$root/dev" test
   pick_all_ports
