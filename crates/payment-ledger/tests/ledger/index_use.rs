@@ -59,6 +59,30 @@ async fn excessive_reads(bank: &Bank, payments: i64) -> Vec<String> {
     read
 }
 
+/// Also where the database does not plan for the batch: its plans of an inequality then expect a third of all seals.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_15_sealing_reads_the_entries_of_its_batch(_: PgPoolOptions, connect: PgConnectOptions) {
+    let connect = connect.options([("plan_cache_mode", "force_generic_plan")]);
+    let bank = Bank::new(PgPoolOptions::new().max_connections(1).connect_with(connect).await.unwrap());
+    bank.payment_at(Stage::Settled, "one").await;
+    bank.sql(
+        "SET session_replication_role = replica;
+         INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
+             SELECT operation_key || n, payment_id || n, kind, debit_account, credit_account, amount_minor, currency
+             FROM journal, generate_series(1, 20000) n WHERE kind = 'debit';
+         INSERT INTO journal_seals (position, entry_id, hash)
+             SELECT -n, -n, sha256(n::text::bytea) FROM generate_series(1, 20000) n;
+         RESET session_replication_role;
+         ANALYZE",
+    )
+    .await;
+    excessive_reads(&bank, 1).await;
+    let sealed = bank.ledger.seal(BatchSize::new(BatchSize::MAX)).await.unwrap();
+    assert_eq!(sealed, SealOutcome::Batch { entries: 3, is_full: false }, "a deposit, a reserve and a debit");
+    assert_eq!(excessive_reads(&bank, 1).await, Vec::<String>::new());
+    bank.close().await;
+}
+
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_15_no_step_of_a_payment_scans_a_whole_table(_: PgPoolOptions, connect: PgConnectOptions) {
     let connect = connect.options([("enable_seqscan", "off")]);

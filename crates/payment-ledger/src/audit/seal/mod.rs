@@ -75,8 +75,9 @@ impl Ledger {
             return Ok(SealOutcome::NothingToSeal);
         }
         let head = head(&mut tx).await?;
-        append(&mut tx, &head, &entries).await?;
-        roll_forward(&mut tx, head.position).await?;
+        let ids: Vec<i64> = entries.iter().map(|entry| entry.entry_id).collect();
+        append(&mut tx, &head, &entries, &ids).await?;
+        roll_forward(&mut tx, head.position, &ids).await?;
         tx.commit().await?;
         Ok(SealOutcome::batch(entries.len(), size))
     }
@@ -136,14 +137,17 @@ fn stored_hash(id: String, hash: &[u8]) -> Result<SealHash, LedgerError> {
 }
 
 /// Appends the entries to the chain after `head`.
-async fn append(tx: &mut PgConnection, head: &Head, entries: &[SealedEntry]) -> Result<(), LedgerError> {
+async fn append(
+    tx: &mut PgConnection,
+    head: &Head,
+    entries: &[SealedEntry],
+    ids: &[i64],
+) -> Result<(), LedgerError> {
     let mut link = HashLink::new(head.batch + 1, head.position + 1, &head.hash);
-    let mut ids = Vec::with_capacity(entries.len());
     let mut hashes = Vec::with_capacity(entries.len());
     for entry in entries {
         let hash = entry.hash();
         link.push(&hash);
-        ids.push(entry.entry_id);
         hashes.push(hash.as_bytes().to_vec());
     }
     sqlx::query!(
@@ -151,7 +155,7 @@ async fn append(tx: &mut PgConnection, head: &Head, entries: &[SealedEntry]) -> 
          SELECT $1 + ordinal, entry_id, hash
          FROM unnest($2::bigint[], $3::bytea[]) WITH ORDINALITY AS sealed (entry_id, hash, ordinal)",
         head.position,
-        &ids,
+        ids,
         &hashes,
     )
     .execute(&mut *tx)
@@ -168,20 +172,20 @@ async fn append(tx: &mut PgConnection, head: &Head, entries: &[SealedEntry]) -> 
     )
     .execute(&mut *tx)
     .await?;
-    sqlx::query!("DELETE FROM journal_unsealed WHERE entry_id = ANY ($1)", &ids).execute(tx).await?;
+    sqlx::query!("DELETE FROM journal_unsealed WHERE entry_id = ANY ($1)", ids).execute(tx).await?;
     Ok(())
 }
 
-/// Adds the entries sealed after `position` to the sealed balances and hours.
-async fn roll_forward(tx: &mut PgConnection, position: i64) -> Result<(), LedgerError> {
+/// Adds the entries sealed after `position`, those with these ids, to the sealed balances and hours.
+async fn roll_forward(tx: &mut PgConnection, position: i64, ids: &[i64]) -> Result<(), LedgerError> {
     sqlx::query!(
         "WITH moved AS (
-             SELECT e.account_id, date_trunc('hour', j.posted_at, 'UTC') AS hour, e.minor, s.position
-             FROM journal_seals s
-             JOIN journal j USING (entry_id)
+             SELECT e.account_id, date_trunc('hour', j.posted_at, 'UTC') AS hour, e.minor, $1 + s.ordinal AS position
+             FROM unnest($2::bigint[]) WITH ORDINALITY AS s (entry_id, ordinal)
+             CROSS JOIN LATERAL (SELECT * FROM journal WHERE entry_id = s.entry_id LIMIT 1) j
              CROSS JOIN LATERAL (VALUES (j.credit_account, j.amount_minor), (j.debit_account, -j.amount_minor))
                  AS e (account_id, minor)
-             WHERE s.position > $1 AND e.account_id LIKE 'internal:%'),
+             WHERE e.account_id LIKE 'internal:%'),
          hours AS (
              INSERT INTO sealed_hours AS h (account_id, hour, moved_minor)
              SELECT account_id, hour, sum(minor) FROM moved GROUP BY account_id, hour
@@ -191,6 +195,7 @@ async fn roll_forward(tx: &mut PgConnection, position: i64) -> Result<(), Ledger
          ON CONFLICT (account_id) DO UPDATE
              SET balance_minor = b.balance_minor + excluded.balance_minor, position = excluded.position",
         position,
+        ids,
     )
     .execute(tx)
     .await?;
