@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
-use payment_ledger::Ledger;
+use anyhow::{Context as _, ensure};
 use serde_json::json;
+use testkit::system::Operators;
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
 
@@ -19,12 +19,11 @@ async fn r30b_a_worker_in_another_temporal_namespace_recovers_nothing() -> anyho
     system.wait_for_state(&payment.payment_id, "submitted").await?;
 
     // The worker's namespace is now another one than the recorded one, and lacks the workflow, as any other one does.
-    let ledger = Ledger::new(system.database.pool.clone());
-    let connected = ledger.temporal_namespace("").await?;
-    ensure!(
-        ledger.accept_temporal_namespace("another", "ann", "a test").await?,
-        "expected another namespace"
-    );
+    let connected: String = sqlx::query_scalar("SELECT namespace_id FROM temporal_namespaces")
+        .fetch_one(&system.database.pool)
+        .await?;
+    let operators = system.operators(&["ann", "ben"]).await?;
+    accept(&system, &operators, "another").await?;
     system.delete_workflow(&payment.payment_id).await?;
     let advice = format!("payctl temporal-namespace accept {connected}");
     until("the payment-worker ends", WITHIN, || async {
@@ -33,13 +32,24 @@ async fn r30b_a_worker_in_another_temporal_namespace_recovers_nothing() -> anyho
     .await?;
     ensure!(resumes(&system).await? == 0, "a payment was resumed in another namespace");
 
-    // An operator accepts the namespace, so the payment is lost.
-    ensure!(ledger.accept_temporal_namespace(&connected, "ann", "a test").await?, "expected a change");
+    // Operators accept the namespace, so the payment is lost.
+    accept(&system, &operators, &connected).await?;
     system.worker.restart().await?;
     system.wait_until_all_have_ended().await?;
     ensure!(resumes(&system).await? > 0, "the payment was not resumed");
     ensure!(system.switch.request_count(&payment.reference, "submit").await? == 1, "expected one submit");
     system.audit().await?;
+    Ok(())
+}
+
+/// Ann proposes a namespace, and ben confirms it.
+async fn accept(system: &System, operators: &Operators, namespace: &str) -> anyhow::Result<()> {
+    let reason = ["--reason", "a restore"];
+    let propose = [&["temporal-namespace", "accept", namespace], &reason[..]].concat();
+    let proposed = operators.run(system, "ann", &propose).await?;
+    let id = proposed.split_whitespace().find(|word| word.starts_with("chg_"));
+    let id = id.with_context(|| format!("no change was proposed: {proposed}"))?;
+    operators.run(system, "ben", &[&["changes", "confirm", id], &reason[..]].concat()).await?;
     Ok(())
 }
 

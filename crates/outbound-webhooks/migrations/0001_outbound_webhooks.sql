@@ -79,3 +79,47 @@ CREATE TABLE webhook_attempts (
 );
 
 CREATE INDEX webhook_attempts_by_delivery ON webhook_attempts (position, attempt_id);
+
+-- What operators do with any endpoint. Disables it with a note; false if there is none.
+CREATE FUNCTION disable_webhook_endpoint(endpoint text, note text) RETURNS boolean LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = 'by_operator', disabled_note = note
+        WHERE endpoint_id = endpoint AND status <> 'deleted';
+    RETURN FOUND;
+END
+$$;
+
+-- Enables an endpoint, whatever disabled it; false if nothing did.
+CREATE FUNCTION enable_webhook_endpoint(endpoint text) RETURNS boolean LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    UPDATE webhook_endpoints SET status = 'active', disabled_reason = NULL, disabled_note = NULL, failing_since = NULL
+        WHERE endpoint_id = endpoint AND status = 'disabled';
+    RETURN FOUND;
+END
+$$;
+
+-- Replays a delivery, whatever its state; false if there is none or an attempt is in flight.
+CREATE FUNCTION replay_webhook_delivery(endpoint text, event text) RETURNS boolean LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    UPDATE webhook_deliveries
+        SET state = 'pending', failed_attempts = 0, next_attempt_at = clock_timestamp(), lease = NULL, ended_at = NULL
+        WHERE endpoint_id = endpoint AND event_id = event AND (lease IS NULL OR next_attempt_at <= clock_timestamp());
+    RETURN FOUND;
+END
+$$;
+
+-- Replays the failed deliveries of events consumed since a moment that failed before another one, the oldest ones and at most so many.
+-- Returns their number.
+CREATE FUNCTION replay_failed_webhook_deliveries(endpoint text, since timestamptz, failed_before timestamptz, at_most bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    replayed bigint;
+BEGIN
+    UPDATE webhook_deliveries SET state = 'pending', failed_attempts = 0, next_attempt_at = clock_timestamp(), ended_at = NULL
+        WHERE position IN (SELECT d.position FROM webhook_deliveries d
+                           WHERE d.endpoint_id = endpoint AND d.state = 'failed' AND d.created_at >= since AND d.ended_at < failed_before
+                           ORDER BY d.position LIMIT at_most FOR UPDATE);
+    GET DIAGNOSTICS replayed = ROW_COUNT;
+    RETURN replayed;
+END
+$$;

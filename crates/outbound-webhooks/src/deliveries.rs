@@ -188,16 +188,12 @@ pub async fn replay(
     endpoint: &EndpointId,
     event_id: &str,
 ) -> Result<ReplayOutcome, WebhooksError> {
-    let rows = sqlx::query!(
-        "UPDATE webhook_deliveries
-         SET state = 'pending', failed_attempts = 0, next_attempt_at = clock_timestamp(), lease = NULL, ended_at = NULL
-         WHERE endpoint_id = $1 AND event_id = $2 AND (lease IS NULL OR next_attempt_at <= clock_timestamp())",
+    let is_due = sqlx::query_scalar!(
+        r#"SELECT replay_webhook_delivery($1, $2) AS "is_due!""#,
         endpoint.as_str(),
         event_id,
-    )
-    .execute(&mut *tx)
-    .await?;
-    if rows.rows_affected() > 0 {
+    );
+    if is_due.fetch_one(&mut *tx).await? {
         return Ok(ReplayOutcome::Due);
     }
     let known = sqlx::query_scalar!(
@@ -220,18 +216,11 @@ pub async fn replay_failed(
     endpoint: &EndpointId,
     since: Timestamp,
 ) -> Result<u64, WebhooksError> {
-    let rows = sqlx::query!(
-        "UPDATE webhook_deliveries
-         SET state = 'pending', failed_attempts = 0, next_attempt_at = clock_timestamp(), ended_at = NULL
-         WHERE position IN (
-             SELECT position FROM webhook_deliveries
-             WHERE endpoint_id = $1 AND state = 'failed' AND created_at >= $2
-             ORDER BY position LIMIT $3 FOR UPDATE)",
+    let replayed = sqlx::query_scalar!(
+        r#"SELECT replay_failed_webhook_deliveries($1, $2, clock_timestamp(), $3) AS "replayed!""#,
         endpoint.as_str(),
         since.to_sqlx(),
         REPLAYED_MAX,
-    )
-    .execute(tx)
-    .await?;
-    Ok(rows.rows_affected())
+    );
+    Ok(replayed.fetch_one(tx).await?.unsigned_abs())
 }

@@ -83,3 +83,38 @@ CREATE TABLE parked_deliveries (
 
 -- Distinguishes a parked event from one that was never delivered.
 CREATE INDEX parked_deliveries_by_event ON parked_deliveries (consumer, event_id);
+
+-- What operators do. Queues a parked event to be published again, with zero rejections. False if the event is not parked.
+CREATE FUNCTION retry_parked_event(event text) RETURNS boolean LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    UPDATE outbox SET parked_at = NULL, rejections = 0, next_attempt_at = clock_timestamp()
+        WHERE event_id = event AND parked_at IS NOT NULL;
+    RETURN FOUND;
+END
+$$;
+
+-- Discards a parked message; its row stays as a record. False if the message is not parked, was processed since, or was discarded before.
+CREATE FUNCTION discard_parked_message(of_consumer text, of_stream text, of_sequence bigint, by_operator text, why text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    UPDATE parked_deliveries d SET discarded_at = clock_timestamp(), discarded_by = by_operator, discarded_reason = why
+        WHERE (d.consumer, d.stream, d.stream_sequence) = (of_consumer, of_stream, of_sequence) AND d.discarded_at IS NULL
+          AND NOT EXISTS (SELECT FROM processed_events p WHERE (p.consumer, p.event_id) = (d.consumer, d.event_id));
+    RETURN FOUND;
+END
+$$;
+
+-- Queues events to be published again that were published from one moment on and before another, the oldest ones and at most so many.
+-- Returns their number.
+CREATE FUNCTION republish_events(since timestamptz, published_before timestamptz, at_most integer) RETURNS bigint
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    republished bigint;
+BEGIN
+    UPDATE outbox SET published_at = NULL, rejections = 0, next_attempt_at = clock_timestamp()
+        WHERE position IN (SELECT o.position FROM outbox o WHERE o.published_at >= since AND o.published_at < published_before
+                           ORDER BY o.published_at LIMIT at_most);
+    GET DIAGNOSTICS republished = ROW_COUNT;
+    RETURN republished;
+END
+$$;

@@ -9,7 +9,7 @@ use crate::OutboxError;
 use crate::consume::ParkedDelivery;
 
 /// Rows updated in one statement.
-const BATCH: i64 = 1_000;
+const BATCH: i32 = 1_000;
 
 /// An event that the broker rejected until the relay parked it. It blocks the later events of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,14 +61,8 @@ pub async fn parked_events(pool: &PgPool, limit: i64) -> Result<Vec<ParkedEvent>
 /// # Errors
 /// [`OutboxError`].
 pub async fn retry_event(pool: &PgPool, event_id: &str) -> Result<bool, OutboxError> {
-    let rows = sqlx::query!(
-        "UPDATE outbox SET parked_at = NULL, rejections = 0, next_attempt_at = clock_timestamp()
-         WHERE event_id = $1 AND parked_at IS NOT NULL",
-        event_id,
-    )
-    .execute(pool)
-    .await?;
-    Ok(rows.rows_affected() > 0)
+    let was_parked = sqlx::query_scalar!(r#"SELECT retry_parked_event($1) AS "was_parked!""#, event_id);
+    Ok(was_parked.fetch_one(pool).await?)
 }
 
 /// Queues all events that were published in the last `since` to be published again, oldest first; returns their number. For
@@ -80,26 +74,19 @@ pub async fn retry_event(pool: &PgPool, event_id: &str) -> Result<bool, OutboxEr
 pub async fn republish(pool: &PgPool, since: Duration) -> Result<u64, OutboxError> {
     // Events that the relay publishes from now on are not republished again by this call.
     let now = sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#).fetch_one(pool).await?;
-    let (mut after, mut republished) = (0, 0);
+    let mut republished = 0;
     loop {
         let rows = sqlx::query_scalar!(
-            "UPDATE outbox SET published_at = NULL, rejections = 0, next_attempt_at = clock_timestamp()
-             WHERE position IN (SELECT position FROM outbox
-                                WHERE published_at >= $1::timestamptz - $2 * interval '1 second' AND published_at < $1
-                                  AND position > $3
-                                ORDER BY position LIMIT $4)
-             RETURNING position",
+            r#"SELECT republish_events($1::timestamptz - $2 * interval '1 second', $1, $3) AS "rows!""#,
             now,
             since.as_secs_f64(),
-            after,
             BATCH,
         )
-        .fetch_all(pool)
+        .fetch_one(pool)
         .await?;
-        republished += rows.len() as u64;
-        match rows.into_iter().max() {
-            Some(last) => after = last,
-            None => return Ok(republished),
+        match rows {
+            0 => return Ok(republished),
+            rows => republished += rows.unsigned_abs(),
         }
     }
 }
@@ -162,17 +149,13 @@ pub struct Discard<'a> {
 /// # Errors
 /// [`OutboxError`].
 pub async fn discard(pool: &PgPool, discard: Discard<'_>) -> Result<bool, OutboxError> {
-    let rows = sqlx::query!(
-        "UPDATE parked_deliveries d SET discarded_at = clock_timestamp(), discarded_by = $4, discarded_reason = $5
-         WHERE consumer = $1 AND stream = $2 AND stream_sequence = $3 AND discarded_at IS NULL
-           AND NOT EXISTS (SELECT FROM processed_events p WHERE p.consumer = d.consumer AND p.event_id = d.event_id)",
+    let was_parked = sqlx::query_scalar!(
+        r#"SELECT discard_parked_message($1, $2, $3, $4, $5) AS "was_parked!""#,
         discard.consumer,
         discard.stream,
         discard.stream_sequence,
         discard.by,
         discard.reason,
-    )
-    .execute(pool)
-    .await?;
-    Ok(rows.rows_affected() > 0)
+    );
+    Ok(was_parked.fetch_one(pool).await?)
 }

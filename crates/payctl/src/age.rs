@@ -1,5 +1,6 @@
 //! Ages on the command line and in tables.
 
+use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
 
 /// Parses an age like `90s`, `10m` or `48h` into whole seconds.
@@ -11,6 +12,15 @@ pub(crate) fn parse(text: &str) -> Result<i64, String> {
         Ok(age) if !age.is_negative() => Ok(age.as_secs()),
         _ => Err("write the age like 90s, 10m or 48h".into()),
     }
+}
+
+/// The moment an age before another one.
+///
+/// # Errors
+/// No calendar has it.
+pub(crate) fn before(moment: Timestamp, age_s: i64) -> anyhow::Result<Timestamp> {
+    let before = moment.checked_sub(SignedDuration::from_secs(age_s));
+    before.context("the age is out of range; write it like 2h")
 }
 
 /// Formats an age in its two largest units. A negative age (the clock was set back) is shown as zero.
@@ -33,7 +43,7 @@ pub(crate) fn parse_since(text: &str) -> Result<Timestamp, String> {
         Ok(instant) => instant,
         Err(_) => {
             let age = parse(text).map_err(|_| FORMAT)?;
-            now.checked_sub(SignedDuration::from_secs(age)).map_err(|_| FORMAT)?
+            before(now, age).map_err(|_| FORMAT)?
         }
     };
     if since > now { Err(FORMAT.into()) } else { Ok(since) }

@@ -1,5 +1,6 @@
--- Changes: what operators do to accounts, limits, kill switches and API keys. A change that lets money move, or lets more of it move, takes
--- two operators. These functions are the only way of the role operator_api to such a change.
+-- Changes: what operators do to accounts, limits, kill switches and API keys, and to webhook endpoints, events and the Temporal namespace
+--. A change that lets money move, or lets more of it move, takes two operators. These functions are the only way of the role
+-- operator_api to such a change.
 
 CREATE TABLE changes (
     change_id      text        PRIMARY KEY DEFAULT 'chg_' || left(replace(gen_random_uuid()::text, '-', ''), 20),
@@ -24,7 +25,8 @@ CREATE TABLE changes (
     closed_at      timestamptz,
     CONSTRAINT changes_kind_known CHECK (kind IN (
         'open_account', 'fund_account', 'freeze_account', 'unfreeze_account', 'activate_kill_switch', 'lift_kill_switch', 'set_limit',
-        'create_api_key', 'rotate_api_key', 'revoke_api_key')),
+        'create_api_key', 'rotate_api_key', 'revoke_api_key', 'disable_endpoint', 'enable_endpoint', 'replay_delivery',
+        'replay_failed_deliveries', 'retry_event', 'discard_message', 'republish_events', 'accept_temporal_namespace')),
     CONSTRAINT changes_status_known CHECK (status IN ('proposed', 'done', 'withdrawn')),
     CONSTRAINT changes_key_hash_of_a_new_key CHECK (
         (kind IN ('create_api_key', 'rotate_api_key')) = (key_hash IS NOT NULL) AND octet_length(key_hash) = 32),
@@ -63,10 +65,16 @@ CREATE FUNCTION limit_in_force(a jsonb) RETURNS SETOF limits LANGUAGE sql STABLE
     ORDER BY limit_id DESC LIMIT 1
 $$;
 
+CREATE FUNCTION accepted_namespace() RETURNS text LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
+    SELECT namespace_id FROM temporal_namespaces ORDER BY number DESC LIMIT 1
+$$;
+
 -- What lets money move, or lets more of it move, takes two operators. What stops it takes one.
 CREATE FUNCTION change_needs_two(change_kind text, a jsonb) RETURNS boolean LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
     SELECT CASE
-        WHEN change_kind IN ('fund_account', 'unfreeze_account', 'lift_kill_switch', 'create_api_key', 'rotate_api_key') THEN true
+        -- In another namespace the open payments' workflows are started again.
+        WHEN change_kind IN ('fund_account', 'unfreeze_account', 'lift_kill_switch', 'create_api_key', 'rotate_api_key',
+                             'accept_temporal_namespace') THEN true
         -- A bound that is removed or raised.
         WHEN change_kind = 'set_limit' THEN EXISTS (
             SELECT FROM limit_in_force(a) l
@@ -119,7 +127,12 @@ BEGIN
     ELSIF change_kind = 'create_api_key' THEN
         RETURN CASE WHEN key.id IS NOT NULL OR EXISTS (SELECT FROM api_keys k WHERE k.key_hash = hash)
                THEN format('API key %s exists already; generate another one', a ->> 'key_id') END;
-    ELSE
+    ELSIF change_kind = 'accept_temporal_namespace' THEN
+        RETURN CASE
+            WHEN btrim(coalesce(a ->> 'namespace_id', '')) = '' THEN 'a namespace has an id'
+            WHEN a ->> 'namespace_id' = accepted_namespace() THEN
+                format('Temporal namespace %s is the accepted one already', a ->> 'namespace_id') END;
+    ELSIF change_kind IN ('rotate_api_key', 'revoke_api_key') THEN
         RETURN CASE
             WHEN key.id IS NULL THEN format('there is no API key %s; check the id', a ->> 'key_id')
             WHEN key.revoked_at IS NOT NULL THEN format('API key %s was revoked before', key.id)
@@ -129,6 +142,56 @@ BEGIN
             WHEN EXISTS (SELECT FROM api_keys k WHERE k.key_hash = hash OR k.id = a ->> 'successor_id') THEN
                 format('API key %s exists already; generate another one', a ->> 'successor_id') END;
     END IF;
+    -- apply_event_change() finds out by itself.
+    RETURN NULL;
+END
+$$;
+
+-- Makes a change of a webhook endpoint or of events for an operator. Returns the outcome in words where the arguments do not have it.
+CREATE FUNCTION apply_event_change(change_kind text, a jsonb, by_operator text, why text) RETURNS text
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    -- Rows that one change sets: no other operator waits for long.
+    at_most  CONSTANT integer := 10000;
+    endpoint CONSTANT text    := a ->> 'endpoint_id';
+    event    CONSTANT text    := a ->> 'event_id';
+    since    CONSTANT timestamptz := (a ->> 'since')::timestamptz;
+    changed  bigint;
+    refusal  text;
+BEGIN
+    IF change_kind LIKE 'replay%' AND NOT EXISTS (SELECT FROM webhook_endpoints WHERE endpoint_id = endpoint AND status = 'active') THEN
+        -- A replay would only queue.
+        refusal := format('webhook endpoint %s is disabled or does not exist; enable it first', endpoint);
+    ELSIF change_kind = 'disable_endpoint' THEN
+        -- Its tenant reads the note.
+        refusal := CASE WHEN NOT disable_webhook_endpoint(endpoint, by_operator || ': ' || why) THEN
+            format('there is no webhook endpoint %s; check the id', endpoint) END;
+    ELSIF change_kind = 'enable_endpoint' THEN
+        refusal := CASE WHEN NOT enable_webhook_endpoint(endpoint) THEN
+            format('webhook endpoint %s is not disabled or does not exist', endpoint) END;
+    ELSIF change_kind = 'replay_delivery' THEN
+        refusal := CASE WHEN NOT replay_webhook_delivery(endpoint, event) THEN
+            format('webhook endpoint %s has no delivery of event %s, or it is in flight', endpoint, event) END;
+    ELSIF change_kind = 'replay_failed_deliveries' THEN
+        changed := replay_failed_webhook_deliveries(endpoint, since, (a ->> 'failed_before')::timestamptz, at_most);
+        refusal := CASE changed WHEN 0 THEN
+            format('no delivery to webhook endpoint %s of an event since %s has failed', endpoint, a ->> 'since') END;
+    ELSIF change_kind = 'retry_event' THEN
+        refusal := CASE WHEN NOT retry_parked_event(event) THEN format('event %s is not parked', event) END;
+    ELSIF change_kind = 'discard_message' THEN
+        refusal := CASE WHEN NOT discard_parked_message(
+                a ->> 'consumer', a ->> 'stream', (a ->> 'stream_sequence')::bigint, by_operator, why) THEN
+            format('message %s %s is not parked for consumer %s', a ->> 'stream', a ->> 'stream_sequence', a ->> 'consumer') END;
+    ELSIF change_kind = 'republish_events' THEN
+        changed := republish_events(since, (a ->> 'published_before')::timestamptz, at_most);
+        refusal := CASE changed WHEN 0 THEN format('no event was published since %s', a ->> 'since') END;
+    ELSE
+        refusal := format('there is no change of the kind %s', change_kind);
+    END IF;
+    IF refusal IS NOT NULL THEN
+        RAISE EXCEPTION '%', refusal USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN changed || ' queued';
 END
 $$;
 
@@ -177,8 +240,13 @@ BEGIN
         UPDATE api_keys SET rotated_to = a ->> 'successor_id',
                expires_at = least(expires_at, clock_timestamp() + (a ->> 'overlap_s')::bigint * interval '1 second')
             WHERE id = a ->> 'key_id';
-    ELSE
+    ELSIF change_kind = 'revoke_api_key' THEN
         UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = a ->> 'key_id';
+    ELSIF change_kind = 'accept_temporal_namespace' THEN
+        INSERT INTO temporal_namespaces (number, namespace_id, accepted_by, reason)
+            SELECT coalesce(max(n.number), 0) + 1, a ->> 'namespace_id', by_operator, why FROM temporal_namespaces n;
+    ELSE
+        RETURN apply_event_change(change_kind, a, by_operator, why);
     END IF;
     IF NOT FOUND AND change_kind <> 'open_account' THEN
         RAISE EXCEPTION 'there is nothing to change any more' USING ERRCODE = 'restrict_violation';
@@ -191,7 +259,8 @@ $$;
 CREATE FUNCTION change_object(change_kind text, a jsonb) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = public, pg_temp AS $$
     SELECT CASE
         WHEN change_kind IN ('freeze_account', 'unfreeze_account') THEN 'account ' || (a ->> 'account_id')
-        WHEN change_kind = 'set_limit' THEN concat_ws(' ', 'limit', a ->> 'scope', a ->> 'scope_id', a ->> 'currency') END
+        WHEN change_kind = 'set_limit' THEN concat_ws(' ', 'limit', a ->> 'scope', a ->> 'scope_id', a ->> 'currency')
+        WHEN change_kind = 'accept_temporal_namespace' THEN 'namespace' END
 $$;
 
 -- What a change is about, as it is now.
@@ -210,7 +279,12 @@ CREATE FUNCTION change_before(change_kind text, a jsonb) RETURNS jsonb LANGUAGE 
             FROM limit_in_force(a) l)
         WHEN change_kind IN ('rotate_api_key', 'revoke_api_key') THEN (
             SELECT jsonb_build_object('tenant_id', k.tenant_id, 'client_id', k.client_id, 'scopes', k.scopes, 'expires_at', k.expires_at)
-            FROM api_keys k WHERE k.id = a ->> 'key_id') END
+            FROM api_keys k WHERE k.id = a ->> 'key_id')
+        WHEN change_kind IN ('disable_endpoint', 'enable_endpoint') THEN (
+            SELECT jsonb_strip_nulls(jsonb_build_object('tenant_id', e.tenant_id, 'url', e.url, 'status', e.status,
+                                                        'disabled_reason', e.disabled_reason, 'disabled_note', e.disabled_note))
+            FROM webhook_endpoints e WHERE e.endpoint_id = a ->> 'endpoint_id')
+        WHEN change_kind = 'accept_temporal_namespace' THEN jsonb_build_object('namespace_id', accepted_namespace()) END
 $$;
 
 -- Operators act one after the other: what a change needs does not become false beside it. A table, and no number that every role could
@@ -338,7 +412,7 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION apply_change(text, text, jsonb, bytea, text, text), make_change(text, text, text, boolean),
+REVOKE EXECUTE ON FUNCTION apply_change(text, text, jsonb, bytea, text, text), apply_event_change(text, jsonb, text, text), make_change(text, text, text, boolean),
     propose_change(text, jsonb, bytea, text), confirm_change(text, text), withdraw_change(text, text), lock_changes(text, jsonb) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION propose_change(text, jsonb, bytea, text), confirm_change(text, text), withdraw_change(text, text) TO operator_api;
 -- What an operator looks at. The hash of a key authenticates nobody, and nobody needs it here.

@@ -22,7 +22,7 @@ pub enum NamespaceError {
         "the Temporal namespace {namespace} at {address} has the id {connected}, but the workflows of open payments are in the \
          namespace with the id {recorded}: here every open payment would look lost, and its recovery workflow would cancel it. \
          Correct [temporal] in the configuration. Only if the old namespace is gone for good, for example because Temporal was \
-         restored into a new one, run: payctl temporal-namespace accept {connected} --by NAME --reason TEXT"
+         restored into a new one, run: payctl temporal-namespace accept {connected} --reason TEXT"
     )]
     Different {
         /// The configured namespace.

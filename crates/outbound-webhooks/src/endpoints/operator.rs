@@ -13,15 +13,9 @@ pub async fn disable_as_operator(
     id: &EndpointId,
     note: &str,
 ) -> Result<bool, WebhooksError> {
-    let rows = sqlx::query!(
-        "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = 'by_operator', disabled_note = $2
-         WHERE endpoint_id = $1 AND status <> 'deleted'",
-        id.as_str(),
-        note,
-    )
-    .execute(tx)
-    .await?;
-    Ok(rows.rows_affected() > 0)
+    let is_known =
+        sqlx::query_scalar!(r#"SELECT disable_webhook_endpoint($1, $2) AS "is_known!""#, id.as_str(), note);
+    Ok(is_known.fetch_one(tx).await?)
 }
 
 /// Enables an endpoint, whatever disabled it. False if it was not disabled.
@@ -29,13 +23,7 @@ pub async fn disable_as_operator(
 /// # Errors
 /// [`WebhooksError`].
 pub async fn enable_as_operator(tx: &mut PgConnection, id: &EndpointId) -> Result<bool, WebhooksError> {
-    let rows = sqlx::query!(
-        "UPDATE webhook_endpoints
-         SET status = 'active', disabled_reason = NULL, disabled_note = NULL, failing_since = NULL
-         WHERE endpoint_id = $1 AND status = 'disabled'",
-        id.as_str(),
-    )
-    .execute(tx)
-    .await?;
-    Ok(rows.rows_affected() > 0)
+    let was_disabled =
+        sqlx::query_scalar!(r#"SELECT enable_webhook_endpoint($1) AS "was_disabled!""#, id.as_str());
+    Ok(was_disabled.fetch_one(tx).await?)
 }

@@ -1,16 +1,12 @@
 //! `payctl events`: parked events of the outbox and of consumers, and how to retry, discard or republish them.
 
-use std::time::Duration;
-
-use anyhow::Context as _;
 use jiff::Timestamp;
 use outbox::consume::ParkedDelivery;
-use outbox::operator::{Discard, ParkedEvent};
-use payment_ledger::operator::decisions::validate_operator_and_reason;
+use outbox::operator::ParkedEvent;
 use serde_json::{Value, json};
 
 use crate::config::ConfigArgs;
-use crate::document::counted;
+use crate::operator_api::{ReasonArgs, SessionArgs};
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{self as tables, Align, Table};
@@ -36,14 +32,16 @@ pub(crate) enum Command {
     /// Publish an event again that was parked because the broker refused it
     Retry {
         #[command(flatten)]
-        config: ConfigArgs,
+        session: SessionArgs,
         /// Id of the event, as `payctl events parked` lists it
         event_id: String,
+        #[command(flatten)]
+        reason: ReasonArgs,
     },
     /// Discard a parked message that its consumer can never consume; the record stays
     Discard {
         #[command(flatten)]
-        config: ConfigArgs,
+        session: SessionArgs,
         /// Consumer of the message, as `payctl events parked` lists it
         consumer: String,
         /// Stream of the message at the broker, as `payctl events parked` lists it
@@ -51,61 +49,46 @@ pub(crate) enum Command {
         /// Number of the message in its stream, as `payctl events parked` lists it, 1 or more
         #[arg(value_parser = clap::value_parser!(i64).range(1..))]
         number: i64,
-        /// Name of the operator who discards the message; recorded
-        #[arg(long, value_name = "NAME")]
-        by: String,
-        /// Reason for discarding the message; recorded
-        #[arg(long, value_name = "TEXT")]
-        reason: String,
+        #[command(flatten)]
+        reason: ReasonArgs,
     },
     /// Publish again all events that were published recently; consumers skip events that they know
     ///
     /// Needed only by hand: background-worker republishes by itself the events that the broker lost.
     Republish {
         #[command(flatten)]
-        config: ConfigArgs,
+        session: SessionArgs,
         /// Republish events published at most this long ago, like 90s, 10m or 48h
         #[arg(long, value_name = "AGE", value_parser = age::parse)]
         since: i64,
+        #[command(flatten)]
+        reason: ReasonArgs,
     },
 }
 
 pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     match command {
-        Command::Parked { config, limit, json } => list_parked(&config, limit, json, out).await,
-        Command::Retry { config, event_id } => {
-            let ledger = config.read()?.ledger().await?;
-            let was_parked = outbox::operator::retry_event(ledger.pool(), &event_id).await?;
-            anyhow::ensure!(was_parked, "event {event_id} is not parked; see: payctl events parked");
+        Command::Parked { config, limit, json } => return list_parked(&config, limit, json, out).await,
+        Command::Retry { session, event_id, reason } => {
+            let change = json!({"kind": "retry_event", "event_id": event_id});
+            session.client()?.change(change, &reason).await?;
             out.write_line(format_args!("event {event_id} queued to be published again"))?;
-            Ok(CommandOutcome::Success)
         }
-        Command::Discard { config, consumer, stream, number, by, reason } => {
-            let (by, reason) = validate_operator_and_reason(&by, &reason)?;
-            let ledger = config.read()?.ledger().await?;
-            let discard = Discard {
-                consumer: &consumer,
-                stream: &stream,
-                stream_sequence: number,
-                by: &by,
-                reason: &reason,
-            };
-            let was_parked = outbox::operator::discard(ledger.pool(), discard).await?;
-            anyhow::ensure!(
-                was_parked,
-                "message {stream} {number} is not parked for consumer {consumer}; see: payctl events parked"
-            );
+        Command::Discard { session, consumer, stream, number, reason } => {
+            let change = json!({
+                "kind": "discard_message", "consumer": consumer, "stream": stream, "stream_sequence": number,
+            });
+            session.client()?.change(change, &reason).await?;
             out.write_line(format_args!("message {stream} {number} discarded for consumer {consumer}"))?;
-            Ok(CommandOutcome::Success)
         }
-        Command::Republish { config, since } => {
-            let ledger = config.read()?.ledger().await?;
-            let since = Duration::from_secs(u64::try_from(since).context("--since must not be negative")?);
-            let events = outbox::operator::republish(ledger.pool(), since).await?;
-            out.write_line(format_args!("{} queued to be published again", counted(events, "event")))?;
-            Ok(CommandOutcome::Success)
+        Command::Republish { session, since, reason } => {
+            let now = Timestamp::now();
+            let since = age::before(now, since)?;
+            let change = json!({"kind": "republish_events", "since": since, "published_before": now});
+            session.client()?.change_all(change, &reason, " to be published again", out).await?;
         }
     }
+    Ok(CommandOutcome::Success)
 }
 
 async fn list_parked(

@@ -1,8 +1,9 @@
 //! `payctl temporal-namespace`: accept that the workflows of open payments are in another Temporal namespace.
 
 use clap::builder::NonEmptyStringValueParser;
+use serde_json::json;
 
-use crate::database::DatabaseArgs;
+use crate::operator_api::{ReasonArgs, SessionArgs, note_waiting};
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 
@@ -12,29 +13,23 @@ pub(crate) enum Command {
     Accept(AcceptArgs),
 }
 
-/// Accept a namespace: payment-workers run in no other one, and cancel the open payments whose workflows it does not have
+/// Propose a namespace; another operator confirms it, and then payment-workers run in no other one, and cancel the open payments
+/// whose workflows it does not have
 #[derive(Debug, clap::Args)]
 pub(crate) struct AcceptArgs {
     #[command(flatten)]
-    database: DatabaseArgs,
+    session: SessionArgs,
     /// Id of the namespace, as the refused payment-worker prints it
     #[arg(value_name = "NAMESPACE_ID", value_parser = NonEmptyStringValueParser::new())]
     namespace_id: String,
-    /// Name of the operator who accepts the namespace; recorded
-    #[arg(long, value_name = "NAME")]
-    by: String,
-    /// Reason for the change of the namespace; recorded
-    #[arg(long, value_name = "TEXT")]
-    reason: String,
+    #[command(flatten)]
+    reason: ReasonArgs,
 }
 
 pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let Command::Accept(args) = command;
-    let id = &args.namespace_id;
-    let is_new = args.database.ledger().await?.accept_temporal_namespace(id, &args.by, &args.reason).await?;
-    let status = if is_new { "accepted" } else { "was accepted before" };
-    out.write_line(format_args!(
-        "Temporal namespace {id} {status}: payment-workers connected to it run, and resume the open payments whose workflows it lacks"
-    ))?;
+    let change = json!({"kind": "accept_temporal_namespace", "namespace_id": args.namespace_id});
+    let change = args.session.client()?.change(change, &args.reason).await?;
+    note_waiting(&change, out)?;
     Ok(CommandOutcome::Success)
 }

@@ -164,6 +164,34 @@ impl OperatorClient {
             "the change may be proposed or made; see payctl changes list --all before you repeat it";
         Ok(self.post("changes", &body, if_unknown).await?.document)
     }
+
+    /// Makes a change that does a part at a time until nothing is left, and writes what came of each part, with `suffix`.
+    ///
+    /// # Errors
+    /// operator-api refuses the first part, or does not answer: what was written is done, and the others can be done by a repeat.
+    pub(crate) async fn change_all(
+        &self,
+        change: Value,
+        reason: &ReasonArgs,
+        suffix: &str,
+        out: &mut Output<'_>,
+    ) -> anyhow::Result<()> {
+        let mut part = self.change(change.clone(), reason).await?;
+        loop {
+            out.write_line(format_args!("{}{suffix}", part.detail.unwrap_or_default()))?;
+            part = match self.change(change.clone(), reason).await {
+                Ok(part) => part,
+                Err(error) if is_refused_change(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+        }
+    }
+}
+
+/// Whether a change cannot be made as things are.
+fn is_refused_change(error: &anyhow::Error) -> bool {
+    let refused = error.downcast_ref::<ApiError>();
+    refused.is_some_and(|error| matches!(error, ApiError::Refused { code, .. } if code == "change_refused"))
 }
 
 /// Says that a change waits for another operator. Returns whether it does.

@@ -34,19 +34,21 @@ async fn r23_payctl_lists_retries_and_discards_parked_events() {
         assert!(listed.contains(part), "{part}\n{listed}");
     }
 
-    assert!(
-        bank.payctl(&["events", "retry", &event_id]).await.success().contains("queued to be published again")
-    );
-    let output = bank.payctl(&["events", "retry", &event_id]).await.refused();
+    let retry = ["events", "retry", &event_id, "--reason", "the broker's limit is corrected"];
+    assert!(bank.by("Ann", &retry).await.success().contains("queued to be published again"));
+    let output = bank.by("Ann", &retry).await.refused();
     assert!(output.contains("is not parked"), "{output}");
 
     // An unreadable message is discarded once.
-    let discard = ["events", "discard", "notifier", "PAYMENTS", "7", "--by", "ann", "--reason", "not ours"];
-    let output = bank.payctl(&discard[..5]).await.refused();
-    assert!(output.contains("--by"), "{output}");
-    bank.payctl(&[&discard[..6], &[" ", "--reason", "not ours"]].concat()).await.refused();
-    assert_eq!(bank.payctl(&discard).await.success(), "message PAYMENTS 7 discarded for consumer notifier\n");
-    let output = bank.payctl(&discard).await.refused();
+    let discard = ["events", "discard", "notifier", "PAYMENTS", "7", "--reason", "not ours"];
+    let output = bank.by("Ann", &discard[..5]).await.refused();
+    assert!(output.contains("--reason"), "{output}");
+    bank.by("Ann", &[&discard[..6], &[" "]].concat()).await.refused();
+    assert_eq!(
+        bank.by("Ann", &discard).await.success(),
+        "message PAYMENTS 7 discarded for consumer notifier\n"
+    );
+    let output = bank.by("Ann", &discard).await.refused();
     assert!(output.contains("message PAYMENTS 7 is not parked for consumer notifier"), "{output}");
     assert_eq!(bank.payctl(&["events", "parked"]).await.success(), "nothing is parked\n");
     let record: (String, String, Vec<u8>) =
@@ -54,13 +56,13 @@ async fn r23_payctl_lists_retries_and_discards_parked_events() {
             .fetch_one(bank.ledger.pool())
             .await
             .unwrap();
-    assert_eq!(record, ("ann".into(), "not ours".into(), b"{".to_vec()));
+    assert_eq!(record, ("Ann".into(), "not ours".into(), b"{".to_vec()));
 
     sqlx::query("UPDATE outbox SET published_at = now()").execute(bank.ledger.pool()).await.unwrap();
-    assert_eq!(
-        bank.payctl(&["events", "republish", "--since", "10m"]).await.success(),
-        "2 events queued to be published again\n"
-    );
+    let republish = ["events", "republish", "--since", "10m", "--reason", "the broker lost its disk"];
+    assert_eq!(bank.by("Ann", &republish).await.success(), "2 queued to be published again\n");
+    let output = bank.by("Ann", &republish).await.refused();
+    assert!(output.contains("no event was published since"), "{output}");
 }
 
 #[tokio::test]

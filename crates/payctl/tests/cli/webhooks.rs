@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use sqlx::PgPool;
 
 use crate::run::{CommandResult, payctl};
-use crate::scratch_database::ScratchDatabase;
+use crate::staff::Staff;
 
 struct Webhooks {
-    scratch: ScratchDatabase,
+    staff: Staff,
     pool: PgPool,
     /// Id of tenant acme's endpoint.
     endpoint: String,
@@ -20,8 +20,8 @@ struct Webhooks {
 impl Webhooks {
     /// An endpoint with two deliveries, one of them failed.
     async fn open() -> Self {
-        let scratch = ScratchDatabase::migrated().await;
-        let pool = PgPool::connect(scratch.url()).await.unwrap();
+        let staff = Staff::open().await;
+        let pool = staff.pool.clone();
         let master_key = Some("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".into());
         let options =
             OutboundWebhooksOptions { master_key, ..OutboundWebhooksOptions::default() }.check().unwrap();
@@ -56,11 +56,16 @@ impl Webhooks {
         .execute(&pool)
         .await
         .unwrap();
-        Self { scratch, pool, endpoint: endpoint.id.to_string() }
+        Self { staff, pool, endpoint: endpoint.id.to_string() }
     }
 
     async fn run(&self, args: &[&str]) -> CommandResult {
-        payctl(&[&["webhooks"], args, &["--database-url", self.scratch.url()]].concat()).await
+        payctl(&[&["webhooks"], args, &["--database-url", self.staff.scratch.url()]].concat()).await
+    }
+
+    /// What ann does.
+    async fn ann(&self, args: &[&str]) -> CommandResult {
+        self.staff.ann(&[&["webhooks"], args, &["--reason", "a flood"]].concat()).await
     }
 
     async fn json(&self, args: &[&str]) -> Value {
@@ -111,49 +116,46 @@ async fn payctl_replays_failed_webhook_deliveries() {
     let webhooks = Webhooks::open().await;
     let id = webhooks.endpoint.as_str();
     assert_eq!(
-        webhooks.run(&["replay", id, "--failed-since", "1h"]).await.success(),
-        format!("1 failed delivery queued for webhook endpoint {id}\n")
+        webhooks.ann(&["replay", id, "--failed-since", "1h"]).await.success(),
+        format!("1 queued for webhook endpoint {id}\n")
     );
     assert_eq!(webhooks.failed().await, 0);
-    let output = webhooks.run(&["replay", id, "pay_1:transfer_sent"]).await.success();
+    let output = webhooks.ann(&["replay", id, "--failed-since", "1h"]).await.refused();
+    assert!(output.contains("has failed"), "{output}");
+    let output = webhooks.ann(&["replay", id, "pay_1:transfer_sent"]).await.success();
     assert_eq!(output, format!("event pay_1:transfer_sent queued for webhook endpoint {id}\n"));
-    let output = webhooks.run(&["replay", id, "pay_2:transfer_sent"]).await.refused();
+    let output = webhooks.ann(&["replay", id, "pay_2:transfer_sent"]).await.refused();
     assert!(output.contains("has no delivery of event pay_2:transfer_sent"), "{output}");
-    webhooks.run(&["replay", id]).await.refused();
+    webhooks.ann(&["replay", id]).await.refused();
 }
 
 #[tokio::test]
-async fn payctl_disables_a_webhook_endpoint_with_operator_name_and_reason() {
+async fn payctl_disables_and_enables_a_webhook_endpoint_in_an_operators_session() {
     let webhooks = Webhooks::open().await;
     let id = webhooks.endpoint.as_str();
-    webhooks.run(&["disable", id, "--by", " ", "--reason", "x"]).await.refused();
-    webhooks.run(&["disable", id, "--by", "ann", "--reason", "a flood"]).await.success();
+    let output = webhooks.staff.ann(&["webhooks", "disable", id, "--reason", " "]).await.refused();
+    assert!(output.contains("reason"), "{output}");
+    let output = webhooks.staff.bob(&["webhooks", "disable", id, "--reason", "a flood"]).await.refused();
+    assert!(output.contains("role_missing"), "{output}");
+    let unknown = "whe_00000000000000000000000000000000";
+    let output = webhooks.ann(&["disable", unknown]).await.refused();
+    assert!(output.contains("there is no webhook endpoint"), "{output}");
+    assert_eq!(webhooks.json(&["show", id]).await["status"], "active");
+
+    webhooks.ann(&["disable", id]).await.success();
     let shown = webhooks.json(&["show", id]).await;
     assert_eq!(
         (&shown["disabled_reason"], &shown["disabled_note"]),
         (&json!("by_operator"), &json!("ann: a flood"))
     );
-    let output = webhooks.run(&["replay", id, "--failed-since", "1h"]).await.refused();
-    assert!(output.contains("is disabled"), "{output}");
-    webhooks.run(&["enable", id]).await.success();
-    assert_eq!(webhooks.json(&["show", id]).await["status"], "active");
-    webhooks.run(&["enable", id]).await.refused();
-}
-
-#[tokio::test]
-async fn payctl_disables_only_a_known_webhook_endpoint_and_with_a_reason() {
-    let webhooks = Webhooks::open().await;
-    let unknown = "whe_00000000000000000000000000000000";
-    let output = webhooks.run(&["disable", unknown, "--by", "ann", "--reason", "a flood"]).await.refused();
-    assert!(output.contains("there is no webhook endpoint"), "{output}");
-    let id = webhooks.endpoint.as_str();
-    webhooks.run(&["disable", id, "--by", "ann", "--reason", " "]).await.refused();
-    assert_eq!(webhooks.json(&["show", id]).await["status"], "active");
-
-    webhooks.run(&["disable", id, "--by", "ann", "--reason", "a flood"]).await.success();
-    let output = webhooks.run(&["replay", id, "pay_1:transfer_sent"]).await.refused();
-    assert!(output.contains("is disabled"), "{output}");
+    for replay in [["replay", id, "--failed-since=1h"], ["replay", id, "pay_1:transfer_sent"]] {
+        let output = webhooks.ann(&replay).await.refused();
+        assert!(output.contains("is disabled"), "{output}");
+    }
     assert_eq!(webhooks.failed().await, 1);
+    webhooks.ann(&["enable", id]).await.success();
+    assert_eq!(webhooks.json(&["show", id]).await["status"], "active");
+    webhooks.ann(&["enable", id]).await.refused();
 }
 
 #[tokio::test]
@@ -162,14 +164,18 @@ async fn payctl_replays_all_recently_failed_webhook_deliveries_and_no_older() {
     sqlx::query(
         "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body, state, ended_at, created_at)
          SELECT $1, 'pay_' || n, 'transfer_sent', '{}', 'failed', now(),
-                now() - CASE WHEN n > 1200 THEN interval '2 hours' ELSE interval '0' END
-         FROM generate_series(2, 1203) n",
+                now() - CASE WHEN n > 12000 THEN interval '2 hours' ELSE interval '0' END
+         FROM generate_series(2, 12003) n",
     )
     .bind(&webhooks.endpoint)
     .execute(&webhooks.pool)
     .await
     .unwrap();
-    let output = webhooks.run(&["replay", &webhooks.endpoint, "--failed-since", "1h"]).await.success();
-    assert_eq!(output, format!("1200 failed deliveries queued for webhook endpoint {}\n", webhooks.endpoint));
+    let output = webhooks.ann(&["replay", &webhooks.endpoint, "--failed-since", "1h"]).await.success();
+    let id = &webhooks.endpoint;
+    assert_eq!(
+        output,
+        format!("10000 queued for webhook endpoint {id}\n2000 queued for webhook endpoint {id}\n")
+    );
     assert_eq!(webhooks.failed().await, 3);
 }

@@ -1,5 +1,6 @@
-//! Changes: what operators do to accounts, limits, kill switches and API keys. Functions of the database make them, each in the session of
-//! its operator ([`Ledger::acting_in`]): what lets money move, or lets more of it move, takes two operators; what stops it takes one.
+//! Changes: what operators do to accounts, limits, kill switches, API keys, webhook endpoints, events and the Temporal namespace. Functions
+//! of the database make them, each in the session of its operator ([`Ledger::acting_in`]): what lets money move, or lets more of it move,
+//! takes two operators; everything else takes one.
 
 use iso_currency::Currency;
 use jiff::Timestamp;
@@ -105,6 +106,59 @@ pub enum Change {
         /// The key.
         key_id: KeyId,
     },
+    /// Stops deliveries to a webhook endpoint; its tenant cannot enable it, and reads who disabled it and why.
+    DisableEndpoint {
+        /// The endpoint.
+        endpoint_id: String,
+    },
+    /// Starts deliveries to a webhook endpoint again, whatever stopped them.
+    EnableEndpoint {
+        /// The endpoint.
+        endpoint_id: String,
+    },
+    /// Delivers an event to a webhook endpoint again.
+    ReplayDelivery {
+        /// The endpoint.
+        endpoint_id: String,
+        /// The event.
+        event_id: String,
+    },
+    /// Delivers events to a webhook endpoint again whose delivery failed: the 10,000 oldest, so that it is repeated until it is barred.
+    ReplayFailedDeliveries {
+        /// The endpoint.
+        endpoint_id: String,
+        /// Events that were to be delivered from then on.
+        since: Timestamp,
+        /// Deliveries that failed before then: a repeat takes none that failed again.
+        failed_before: Timestamp,
+    },
+    /// Publishes an event again that was parked because the broker rejected it.
+    RetryEvent {
+        /// The event.
+        event_id: String,
+    },
+    /// Discards a parked message that its consumer can never consume; the record stays.
+    DiscardMessage {
+        /// The consumer that parked it.
+        consumer: String,
+        /// Its stream at the broker.
+        stream: String,
+        /// Its number in the stream.
+        stream_sequence: i64,
+    },
+    /// Publishes events again: the 10,000 oldest, so that it is repeated until it is barred. Consumers skip those that they know.
+    RepublishEvents {
+        /// Events published from then on.
+        since: Timestamp,
+        /// Events published before then: a repeat takes none that it published again.
+        published_before: Timestamp,
+    },
+    /// Accepts that the workflows of open payments are in another Temporal namespace: those that it does not have are lost, and started
+    /// again. Two operators.
+    AcceptTemporalNamespace {
+        /// The namespace.
+        namespace_id: String,
+    },
 }
 
 /// A key that is yet to be created. The key itself stays with who generated it, and authenticates nobody before the change is confirmed.
@@ -131,6 +185,14 @@ impl Change {
             Self::CreateApiKey { .. } => "create_api_key",
             Self::RotateApiKey { .. } => "rotate_api_key",
             Self::RevokeApiKey { .. } => "revoke_api_key",
+            Self::DisableEndpoint { .. } => "disable_endpoint",
+            Self::EnableEndpoint { .. } => "enable_endpoint",
+            Self::ReplayDelivery { .. } => "replay_delivery",
+            Self::ReplayFailedDeliveries { .. } => "replay_failed_deliveries",
+            Self::RetryEvent { .. } => "retry_event",
+            Self::DiscardMessage { .. } => "discard_message",
+            Self::RepublishEvents { .. } => "republish_events",
+            Self::AcceptTemporalNamespace { .. } => "accept_temporal_namespace",
         }
     }
 
@@ -166,6 +228,23 @@ impl Change {
                 "key_id": key_id, "successor_id": successor.id, "overlap_s": overlap_s,
             }),
             Self::RevokeApiKey { key_id } => json!({"key_id": key_id}),
+            Self::DisableEndpoint { endpoint_id } | Self::EnableEndpoint { endpoint_id } => {
+                json!({"endpoint_id": endpoint_id})
+            }
+            Self::ReplayDelivery { endpoint_id, event_id } => {
+                json!({"endpoint_id": endpoint_id, "event_id": event_id})
+            }
+            Self::ReplayFailedDeliveries { endpoint_id, since, failed_before } => {
+                json!({"endpoint_id": endpoint_id, "since": since, "failed_before": failed_before})
+            }
+            Self::RetryEvent { event_id } => json!({"event_id": event_id}),
+            Self::DiscardMessage { consumer, stream, stream_sequence } => {
+                json!({"consumer": consumer, "stream": stream, "stream_sequence": stream_sequence})
+            }
+            Self::RepublishEvents { since, published_before } => {
+                json!({"since": since, "published_before": published_before})
+            }
+            Self::AcceptTemporalNamespace { namespace_id } => json!({"namespace_id": namespace_id}),
         }
     }
 
@@ -232,6 +311,13 @@ pub enum ChangeError {
 
 impl From<sqlx::Error> for ChangeError {
     fn from(error: sqlx::Error) -> Self {
+        match &error {
+            // A function of the database says why in its own words.
+            sqlx::Error::Database(refused) if refused.code().as_deref() == Some(RESTRICT_VIOLATION) => {
+                return Self::Barred(refused.message().to_owned());
+            }
+            _ => {}
+        }
         match LedgerError::from(error) {
             // A type, a range or a constraint: what the arguments ask for cannot be stored.
             LedgerError::Refused(refused) => Self::Barred(format!("the database refuses it: {refused}")),
@@ -239,6 +325,9 @@ impl From<sqlx::Error> for ChangeError {
         }
     }
 }
+
+/// SQLSTATE with which triggers and functions refuse.
+const RESTRICT_VIOLATION: &str = "23001";
 
 /// Which changes to list.
 #[derive(Clone, Copy, Debug)]

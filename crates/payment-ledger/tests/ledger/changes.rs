@@ -2,6 +2,7 @@
 
 use crate::support::{Bank, account_id, log_in, operator_api};
 use iso_currency::Currency;
+use jiff::{SignedDuration, Timestamp};
 use payment_ledger::access::api_keys::{ApiKeyScope, KeyStatus, Scopes};
 use payment_ledger::access::operators::OperatorRole;
 use payment_ledger::admission::kill_switches::KillSwitchTarget;
@@ -257,6 +258,103 @@ async fn an_api_key_takes_two_operators_and_its_revocation_one(_: PgPoolOptions,
     assert!(staff.barred(unknown).await.contains("there is no API key"));
 }
 
+/// Another Temporal namespace than the recorded one takes two operators; a proposal that another one came before is stale.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn another_temporal_namespace_takes_two_operators(_: PgPoolOptions, connect: PgConnectOptions) {
+    let staff = Staff::new(&connect).await;
+    let accept = |id: &str| Change::AcceptTemporalNamespace { namespace_id: id.into() };
+    let recorded = async |connected| staff.owner.ledger.temporal_namespace(connected).await.unwrap();
+    assert_eq!(recorded("first").await, "first");
+    assert_eq!(recorded("other").await, "first");
+    assert!(staff.barred(accept("first")).await.contains("the accepted one already"));
+    assert!(staff.barred(accept(" ")).await.contains("has an id"));
+    let (other, third) = (staff.proposed(&accept("other")).await, staff.proposed(&accept("third")).await);
+    assert_eq!(recorded("other").await, "first");
+    staff.confirmed(&other).await;
+    assert_eq!(recorded("first").await, "other");
+    assert_eq!(staff.read(&third).await.status, ChangeStatus::Withdrawn);
+    // An earlier one may be accepted again.
+    let back = staff.proposed(&accept("first")).await;
+    staff.confirmed(&back).await;
+    let history =
+        "SELECT concat_ws(' ', number, namespace_id, accepted_by) FROM temporal_namespaces ORDER BY number";
+    assert_eq!(staff.owner.words(history).await, ["1 first payment-worker", "2 other bob", "3 first bob"]);
+}
+
+/// Events and webhook deliveries take one operator, who is recorded with the reason; what is not there is refused in words.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn events_and_webhook_deliveries_take_one_operator(_: PgPoolOptions, connect: PgConnectOptions) {
+    let staff = Staff::new(&connect).await;
+    let endpoint = format!("whe_{}", "1".repeat(32));
+    sqlx::raw_sql(
+        "INSERT INTO webhook_endpoints (endpoint_id, tenant_id, url, secret_check)
+             VALUES ('whe_11111111111111111111111111111111', 'acme', 'https://x.example/', ''), ('whe_22222222222222222222222222222222', 'acme', 'https://x.example/', '');
+         INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body, state, ended_at, next_attempt_at, lease)
+             VALUES ('whe_11111111111111111111111111111111', 'failed', 'k', '{}', 'failed', now(), now(), NULL),
+                    ('whe_11111111111111111111111111111111', 'in flight', 'k', '{}', 'pending', NULL, now() + interval '1 hour', gen_random_uuid());
+         INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body, published_at, parked_at, rejections, rejection)
+             VALUES ('parked', 'k', 1, 'key', 1, '{}', NULL, now(), 5, 'too large'), ('published', 'k', 1, 'other', 1, '{}', now(), NULL, 0, NULL);
+         INSERT INTO parked_deliveries (consumer, stream, stream_sequence, subject, payload, reason, deliveries)
+             VALUES ('notifier', 'PAYMENTS', 7, 's', '{', 'not an event', 5)",
+    )
+    .execute(staff.owner.ledger.pool())
+    .await
+    .unwrap();
+    let (since, until) = (Timestamp::UNIX_EPOCH, Timestamp::now() + SignedDuration::from_hours(1));
+    let replay =
+        |event: &str| Change::ReplayDelivery { endpoint_id: endpoint.clone(), event_id: event.into() };
+    let replay_failed =
+        Change::ReplayFailedDeliveries { endpoint_id: endpoint.clone(), since, failed_before: until };
+    let disable = Change::DisableEndpoint { endpoint_id: endpoint.clone() };
+    let enable = Change::EnableEndpoint { endpoint_id: endpoint.clone() };
+    let retry = Change::RetryEvent { event_id: "parked".into() };
+    let republish = Change::RepublishEvents { since, published_before: until };
+    let discard =
+        Change::DiscardMessage { consumer: "notifier".into(), stream: "PAYMENTS".into(), stream_sequence: 7 };
+
+    assert_eq!(staff.made_by_one(replay_failed.clone()).await.detail.as_deref(), Some("1 queued"));
+    assert!(staff.barred(replay_failed.clone()).await.contains("has failed"));
+    staff.made_by_one(replay("failed")).await;
+    assert!(staff.barred(replay("in flight")).await.contains("it is in flight"));
+    staff.made_by_one(disable.clone()).await;
+    for refused in [replay("failed"), replay_failed] {
+        assert!(staff.barred(refused).await.contains("is disabled"));
+    }
+    assert_eq!(staff.made_by_one(enable.clone()).await.detail, None);
+    assert!(staff.barred(enable).await.contains("is not disabled"));
+    let unknown = Change::DisableEndpoint { endpoint_id: "whe_3".into() };
+    assert!(staff.barred(unknown).await.contains("there is no webhook endpoint whe_3"));
+
+    staff.made_by_one(retry.clone()).await;
+    assert_eq!(staff.barred(retry).await, "event parked is not parked");
+    assert_eq!(staff.made_by_one(republish.clone()).await.detail.as_deref(), Some("1 queued"));
+    assert!(staff.barred(republish).await.contains("no event was published"));
+    staff.made_by_one(discard.clone()).await;
+    assert!(staff.barred(discard).await.contains("is not parked"));
+
+    for (changed, expected) in [
+        (
+            "SELECT count(*) || ' ' || min(endpoint_id) FROM webhook_endpoints WHERE status = 'active'",
+            format!("2 {endpoint}"),
+        ),
+        (
+            "SELECT string_agg(event_id, ' ' ORDER BY event_id) FROM webhook_deliveries WHERE state = 'pending' AND failed_attempts = 0",
+            "failed in flight".into(),
+        ),
+        (
+            "SELECT count(*)::text FROM outbox WHERE published_at IS NULL AND parked_at IS NULL AND rejections = 0",
+            "2".into(),
+        ),
+        (
+            "SELECT concat_ws(' ', discarded_by, discarded_reason) FROM parked_deliveries",
+            "ann a customer's letter".into(),
+        ),
+    ] {
+        assert_eq!(staff.owner.words(changed).await, [expected], "{changed}");
+    }
+    not_allowed(staff.bob.propose_change(&disable, "r").await);
+}
+
 /// A proposal that became impossible is refused at its confirmation, changes nothing, and can be withdrawn.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_change_that_became_impossible_is_refused_at_its_confirmation(
@@ -283,8 +381,12 @@ async fn a_change_that_became_impossible_is_refused_at_its_confirmation(
     assert_eq!(staff.read(&rotation).await.withdrawn_by.as_deref(), Some("bob"));
     let unknown = staff.bob.confirm_change("chg_\0", "r").await;
     assert!(matches!(unknown, Err(ChangeError::Unknown(_))), "{unknown:?}");
-    let unreasoned = staff.bob.confirm_change(&created, " ").await;
-    assert!(matches!(unreasoned, Err(ChangeError::Text(_))), "{unreasoned:?}");
+    for reason in ["", " \n", "a\u{202e}b", "a\0b", &"x".repeat(2_001)] {
+        let unreasoned = staff.bob.confirm_change(&created, reason).await;
+        assert!(matches!(unreasoned, Err(ChangeError::Text(_))), "{reason:?}: {unreasoned:?}");
+        let unreasoned = staff.ann.propose_change(&create(&key('3')), reason).await;
+        assert!(matches!(unreasoned, Err(ChangeError::Text(_))), "{reason:?}: {unreasoned:?}");
+    }
 }
 
 /// Confirmations at the same moment make the change once.
@@ -478,20 +580,30 @@ async fn malformed_arguments_of_a_change_are_refused(_: PgPoolOptions, connect: 
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect::<String>();
-    for (kind, arguments) in [
-        ("freeze_account", "{}"),
-        ("freeze_account", "null"),
-        ("freeze_account", "[]"),
-        ("freeze_account", r#"{"account_id": "nobody"}"#),
-        ("unfreeze_account", "{}"),
-        ("fund_account", r#"{"account_id": "nobody", "currency": "EUR", "amount_minor": 5}"#),
-        ("open_account", r#"{"account_id": "", "tenant_id": "", "currency": "EUR"}"#),
-        ("open_account", r#"{"account_id": "a", "tenant_id": "t"}"#),
-        ("open_account", r#"{"account_id": "internal:x", "tenant_id": "t", "currency": "EUR"}"#),
-        ("open_account", r#"{"account_id": "a", "tenant_id": "t", "currency": "eur"}"#),
-        ("set_limit", r#"{"scope": "tenant", "scope_id": "acme", "currency": "EUR "}"#),
-        ("revoke_api_key", "{}"),
-        ("anything", "{}"),
+    // A word, a function of the database that makes the change, and a constraint.
+    let (barred, refused, unknown) = ("P0001", "23001", "23514");
+    for (kind, arguments, code) in [
+        ("freeze_account", "{}", barred),
+        ("freeze_account", "null", barred),
+        ("freeze_account", "[]", barred),
+        ("freeze_account", r#"{"account_id": "nobody"}"#, barred),
+        ("unfreeze_account", "{}", barred),
+        ("fund_account", r#"{"account_id": "nobody", "currency": "EUR", "amount_minor": 5}"#, barred),
+        ("open_account", r#"{"account_id": "", "tenant_id": "", "currency": "EUR"}"#, barred),
+        ("open_account", r#"{"account_id": "a", "tenant_id": "t"}"#, barred),
+        ("open_account", r#"{"account_id": "internal:x", "tenant_id": "t", "currency": "EUR"}"#, barred),
+        ("open_account", r#"{"account_id": "a", "tenant_id": "t", "currency": "eur"}"#, barred),
+        ("set_limit", r#"{"scope": "tenant", "scope_id": "acme", "currency": "EUR "}"#, barred),
+        ("revoke_api_key", "{}", barred),
+        ("accept_temporal_namespace", "{}", barred),
+        ("disable_endpoint", "{}", refused),
+        ("enable_endpoint", "{}", refused),
+        ("replay_delivery", "{}", refused),
+        ("replay_failed_deliveries", "{}", refused),
+        ("retry_event", "{}", refused),
+        ("discard_message", "{}", refused),
+        ("republish_events", "{}", refused),
+        ("anything", "{}", unknown),
     ] {
         let sql = format!(
             "SELECT set_config('payments.operator_session', '{proof}', false);
@@ -500,7 +612,7 @@ async fn malformed_arguments_of_a_change_are_refused(_: PgPoolOptions, connect: 
                  IF refused IS NOT NULL THEN RAISE EXCEPTION USING MESSAGE = refused, ERRCODE = 'P0001'; END IF;
              END $$"
         );
-        assert_eq!(staff.api.refused(&sql).await.0, "P0001", "{kind} {arguments}");
+        assert_eq!(staff.api.refused(&sql).await.0, code, "{kind} {arguments}");
     }
     assert_eq!(staff.owner.number("SELECT count(*) FROM changes").await, 0);
 }

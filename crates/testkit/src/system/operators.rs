@@ -49,6 +49,16 @@ impl Operators {
         command.env("PAYCTL_SESSION", self.folder.join(format!("{name}.session")));
         command
     }
+
+    /// Runs `payctl` in an operator's session and returns its output.
+    ///
+    /// # Errors
+    /// If the command fails.
+    pub async fn run(&self, system: &System, name: &str, args: &[&str]) -> anyhow::Result<String> {
+        let mut command = self.payctl(system, name);
+        command.args(args);
+        succeed(command).await
+    }
 }
 
 async fn succeed(mut command: Command) -> anyhow::Result<String> {

@@ -1,4 +1,5 @@
-//! `/operator/v1/changes`: what operators do to accounts, limits, kill switches and API keys.
+//! `/operator/v1/changes`: what operators do to accounts, limits, kill switches, API keys, webhook endpoints, events and the Temporal
+//! namespace.
 
 mod request;
 

@@ -1,6 +1,7 @@
 //! What a request changes, and its check.
 
 use iso_currency::Currency;
+use jiff::Timestamp;
 use payment_ledger::access::api_keys::{ApiKeyScope, Scopes};
 use payment_ledger::admission::kill_switches::KillSwitchTarget;
 use payment_ledger::admission::limits::{LimitBounds, LimitScope};
@@ -122,6 +123,47 @@ pub(crate) enum RequestedChange {
         #[schema(value_type = String)]
         key_id: KeyId,
     },
+    /// Stop the deliveries to a webhook endpoint. Its tenant cannot enable it, and reads the operator's name and the reason. One operator.
+    DisableEndpoint { endpoint_id: String },
+    /// Start the deliveries to a webhook endpoint again, whatever stopped them. One operator.
+    EnableEndpoint { endpoint_id: String },
+    /// Deliver an event to a webhook endpoint again. One operator.
+    ReplayDelivery { endpoint_id: String, event_id: String },
+    /// Deliver events to a webhook endpoint again whose delivery failed: the 10,000 oldest. Repeat it until it is refused. One operator.
+    ReplayFailedDeliveries {
+        endpoint_id: String,
+        /// Events that were to be delivered from then on.
+        #[schema(value_type = String, format = DateTime)]
+        since: Timestamp,
+        /// Deliveries that failed before then, so that a repeat takes none that failed again.
+        #[schema(value_type = String, format = DateTime)]
+        failed_before: Timestamp,
+    },
+    /// Publish an event again that was parked because the broker rejected it. One operator.
+    RetryEvent { event_id: String },
+    /// Discard a parked message that its consumer can never consume; the record stays. One operator.
+    DiscardMessage {
+        consumer: String,
+        stream: String,
+        #[schema(minimum = 1)]
+        stream_sequence: i64,
+    },
+    /// Publish events again: the 10,000 oldest. Consumers skip those that they know. Repeat it until it is refused. One operator.
+    RepublishEvents {
+        /// Events published from then on.
+        #[schema(value_type = String, format = DateTime)]
+        since: Timestamp,
+        /// Events published before then, so that a repeat takes none that it published again.
+        #[schema(value_type = String, format = DateTime)]
+        published_before: Timestamp,
+    },
+    /// Accept that the workflows of open payments are in another Temporal namespace: those that it does not have are started again. Two
+    /// operators.
+    AcceptTemporalNamespace {
+        /// As the refused payment-worker prints it.
+        #[schema(min_length = 1)]
+        namespace_id: String,
+    },
 }
 
 /// Seconds of an hour.
@@ -194,6 +236,24 @@ impl RequestedChange {
                 Change::RotateApiKey { key_id, successor, overlap_s: overlap_hours * HOUR_S }
             }
             Self::RevokeApiKey { key_id } => Change::RevokeApiKey { key_id },
+            Self::DisableEndpoint { endpoint_id } => Change::DisableEndpoint { endpoint_id },
+            Self::EnableEndpoint { endpoint_id } => Change::EnableEndpoint { endpoint_id },
+            Self::ReplayDelivery { endpoint_id, event_id } => {
+                Change::ReplayDelivery { endpoint_id, event_id }
+            }
+            Self::ReplayFailedDeliveries { endpoint_id, since, failed_before } => {
+                Change::ReplayFailedDeliveries { endpoint_id, since, failed_before }
+            }
+            Self::RetryEvent { event_id } => Change::RetryEvent { event_id },
+            Self::DiscardMessage { consumer, stream, stream_sequence } => {
+                Change::DiscardMessage { consumer, stream, stream_sequence }
+            }
+            Self::RepublishEvents { since, published_before } => {
+                Change::RepublishEvents { since, published_before }
+            }
+            Self::AcceptTemporalNamespace { namespace_id } => {
+                Change::AcceptTemporalNamespace { namespace_id }
+            }
         })
     }
 }

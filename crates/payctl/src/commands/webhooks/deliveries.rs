@@ -1,17 +1,11 @@
-//! Deliveries to one endpoint: list and replay.
+//! Deliveries to one endpoint.
 
-use anyhow::{Context as _, bail};
-use jiff::{SignedDuration, Timestamp};
 use outbound_webhooks::EndpointId;
-use outbound_webhooks::deliveries::{
-    self, Delivery, DeliveryFilter, DeliveryState, REPLAYED_MAX, ReplayOutcome,
-};
-use payment_ledger::Ledger;
+use outbound_webhooks::deliveries::{self, Delivery, DeliveryFilter, DeliveryState};
 use serde_json::{Value, json};
 
-use super::{age_of, read_endpoint, require_active};
+use super::{age_of, read_endpoint};
 use crate::database::DatabaseArgs;
-use crate::document::counted;
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{self as tables, Align, Table};
@@ -39,60 +33,6 @@ pub(super) async fn list(
     }
     let has_failed = listed.iter().any(|delivery| delivery.state == DeliveryState::Failed);
     Ok(if has_failed { CommandOutcome::CheckFailed } else { CommandOutcome::Success })
-}
-
-/// Replays one event.
-pub(super) async fn replay(
-    ledger: &Ledger,
-    id: &EndpointId,
-    event_id: &str,
-    out: &mut Output<'_>,
-) -> anyhow::Result<CommandOutcome> {
-    let mut connection = ledger.pool().acquire().await?;
-    require_active(&read_endpoint(&mut connection, id).await?)?;
-    match deliveries::replay(&mut connection, id, event_id).await? {
-        ReplayOutcome::Due => {
-            out.write_line(format_args!("event {event_id} queued for webhook endpoint {id}"))?;
-        }
-        ReplayOutcome::InFlight => {
-            out.write_line(format_args!(
-                "nothing to replay: event {event_id} is being delivered to webhook endpoint {id}"
-            ))?;
-        }
-        ReplayOutcome::Unknown => {
-            bail!(
-                "webhook endpoint {id} has no delivery of event {event_id}; see: payctl webhooks deliveries {id}"
-            )
-        }
-    }
-    Ok(CommandOutcome::Success)
-}
-
-/// Replays the failed deliveries of events at most `age_s` seconds old.
-pub(super) async fn replay_failed(
-    ledger: &Ledger,
-    id: &EndpointId,
-    age_s: i64,
-    out: &mut Output<'_>,
-) -> anyhow::Result<CommandOutcome> {
-    let mut connection = ledger.pool().acquire().await?;
-    require_active(&read_endpoint(&mut connection, id).await?)?;
-    let since = Timestamp::now()
-        .checked_sub(SignedDuration::from_secs(age_s))
-        .context("--failed-since is out of range; write it like 2h")?;
-    let mut replayed = 0;
-    loop {
-        let batch = deliveries::replay_failed(&mut connection, id, since).await?;
-        replayed += batch;
-        if batch < REPLAYED_MAX.unsigned_abs() {
-            break;
-        }
-    }
-    out.write_line(format_args!(
-        "{} queued for webhook endpoint {id}",
-        counted(replayed, "failed delivery")
-    ))?;
-    Ok(CommandOutcome::Success)
 }
 
 fn table(deliveries: &[Delivery]) -> Table<6> {

@@ -1,12 +1,11 @@
-//! Endpoints: list, show, disable and enable.
+//! Endpoints: list and show.
 
 use outbound_webhooks::EndpointId;
 use outbound_webhooks::endpoints::{self, DisabledReason, Endpoint, EndpointScope};
-use payment_ledger::operator::decisions::validate_operator_and_reason;
 use payment_protocol::ids::TenantId;
 use serde_json::{Value, json};
 
-use super::{age_of, read_endpoint, unknown};
+use super::{age_of, read_endpoint};
 use crate::database::DatabaseArgs;
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
@@ -48,41 +47,6 @@ pub(super) async fn show(
         true => out.write_json(&document(&endpoint))?,
         false => out.write_line(fields(&endpoint))?,
     }
-    Ok(CommandOutcome::Success)
-}
-
-pub(super) async fn disable(
-    database: &DatabaseArgs,
-    id: &EndpointId,
-    by: &str,
-    reason: &str,
-    out: &mut Output<'_>,
-) -> anyhow::Result<CommandOutcome> {
-    let (by, reason) = validate_operator_and_reason(by, reason)?;
-    let ledger = database.ledger().await?;
-    let note = format!("{by}: {reason}");
-    let mut connection = ledger.pool().acquire().await?;
-    let is_known = endpoints::disable_as_operator(&mut connection, id, &note).await?;
-    anyhow::ensure!(is_known, unknown(id));
-    out.write_line(format_args!(
-        "webhook endpoint {id} disabled; to enable it again: payctl webhooks enable {id}"
-    ))?;
-    Ok(CommandOutcome::Success)
-}
-
-pub(super) async fn enable(
-    database: &DatabaseArgs,
-    id: &EndpointId,
-    out: &mut Output<'_>,
-) -> anyhow::Result<CommandOutcome> {
-    let ledger = database.ledger().await?;
-    let mut connection = ledger.pool().acquire().await?;
-    let was_disabled = endpoints::enable_as_operator(&mut connection, id).await?;
-    anyhow::ensure!(
-        was_disabled,
-        "webhook endpoint {id} does not exist or is not disabled; see: payctl webhooks list"
-    );
-    out.write_line(format_args!("webhook endpoint {id} enabled"))?;
     Ok(CommandOutcome::Success)
 }
 

@@ -3,15 +3,17 @@
 mod deliveries;
 mod endpoints;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use jiff::Timestamp;
 use outbound_webhooks::EndpointId;
 use outbound_webhooks::deliveries::DeliveryState;
-use outbound_webhooks::endpoints::{Endpoint, EndpointScope, EndpointStatus, get};
+use outbound_webhooks::endpoints::{Endpoint, EndpointScope, get};
 use payment_protocol::ids::TenantId;
+use serde_json::json;
 use sqlx::PgConnection;
 
 use crate::database::DatabaseArgs;
+use crate::operator_api::{ReasonArgs, SessionArgs};
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::{age, outcome};
@@ -64,7 +66,7 @@ pub(crate) enum Command {
     /// Deliver one event to a webhook endpoint again, or all recent events whose delivery to it failed
     Replay {
         #[command(flatten)]
-        database: DatabaseArgs,
+        session: SessionArgs,
         /// Id of the endpoint, as `payctl webhooks list` shows it
         #[arg(value_name = "ENDPOINT", value_parser = super::id::<EndpointId>)]
         endpoint: EndpointId,
@@ -78,68 +80,79 @@ pub(crate) enum Command {
         /// Replay failed deliveries of events at most this old, like 90s, 10m or 48h
         #[arg(long, value_name = "AGE", value_parser = age::parse)]
         failed_since: Option<i64>,
+        #[command(flatten)]
+        reason: ReasonArgs,
     },
     /// Disable a webhook endpoint: deliveries stop until an operator enables the endpoint; its tenant cannot
+    ///
+    /// The endpoint's tenant can read the operator's name and the reason.
     Disable {
         #[command(flatten)]
-        database: DatabaseArgs,
+        session: SessionArgs,
         /// Id of the endpoint, as `payctl webhooks list` shows it
         #[arg(value_name = "ENDPOINT", value_parser = super::id::<EndpointId>)]
         endpoint: EndpointId,
-        /// Name of the operator who disables the endpoint; the endpoint's tenant can read the name
-        #[arg(long, value_name = "NAME")]
-        by: String,
-        /// Reason for disabling the endpoint; the endpoint's tenant can read the reason
-        #[arg(long, value_name = "TEXT")]
-        reason: String,
+        #[command(flatten)]
+        reason: ReasonArgs,
     },
     /// Enable a disabled webhook endpoint: deliveries to it start again
     Enable {
         #[command(flatten)]
-        database: DatabaseArgs,
+        session: SessionArgs,
         /// Id of the endpoint, as `payctl webhooks list` shows it
         #[arg(value_name = "ENDPOINT", value_parser = super::id::<EndpointId>)]
         endpoint: EndpointId,
+        #[command(flatten)]
+        reason: ReasonArgs,
     },
 }
 
 pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     match command {
         Command::List { database, tenant, json } => {
-            endpoints::list(&database, tenant.as_ref(), json, out).await
+            return endpoints::list(&database, tenant.as_ref(), json, out).await;
         }
-        Command::Show { database, endpoint, json } => endpoints::show(&database, &endpoint, json, out).await,
+        Command::Show { database, endpoint, json } => {
+            return endpoints::show(&database, &endpoint, json, out).await;
+        }
         Command::Deliveries { database, endpoint, state, limit, json } => {
-            deliveries::list(&database, &endpoint, state, limit, json, out).await
+            return deliveries::list(&database, &endpoint, state, limit, json, out).await;
         }
-        Command::Replay { database, endpoint, event, failed_since } => {
-            let ledger = database.ledger().await?;
-            match (event, failed_since) {
-                (Some(event), _) => deliveries::replay(&ledger, &endpoint, &event, out).await,
-                (None, Some(age_s)) => deliveries::replay_failed(&ledger, &endpoint, age_s, out).await,
-                (None, None) => bail!("a replay needs an event id or --failed-since"),
-            }
+        Command::Replay { session, endpoint, event: Some(event), reason, .. } => {
+            let id = endpoint.as_str();
+            let change = json!({"kind": "replay_delivery", "endpoint_id": id, "event_id": event});
+            session.client()?.change(change, &reason).await?;
+            out.write_line(format_args!("event {event} queued for webhook endpoint {endpoint}"))?;
         }
-        Command::Disable { database, endpoint, by, reason } => {
-            endpoints::disable(&database, &endpoint, &by, &reason, out).await
+        Command::Replay { session, endpoint, event: None, failed_since, reason } => {
+            let now = Timestamp::now();
+            let since =
+                age::before(now, failed_since.context("a replay needs an event id or --failed-since")?)?;
+            let change = json!({
+                "kind": "replay_failed_deliveries", "endpoint_id": endpoint.as_str(), "since": since, "failed_before": now,
+            });
+            let what = format!(" for webhook endpoint {endpoint}");
+            session.client()?.change_all(change, &reason, &what, out).await?;
         }
-        Command::Enable { database, endpoint } => endpoints::enable(&database, &endpoint, out).await,
+        Command::Disable { session, endpoint, reason } => {
+            let change = json!({"kind": "disable_endpoint", "endpoint_id": endpoint.as_str()});
+            session.client()?.change(change, &reason).await?;
+            out.write_line(format_args!(
+                "webhook endpoint {endpoint} disabled; to enable it again: payctl webhooks enable {endpoint} --reason TEXT"
+            ))?;
+        }
+        Command::Enable { session, endpoint, reason } => {
+            let change = json!({"kind": "enable_endpoint", "endpoint_id": endpoint.as_str()});
+            session.client()?.change(change, &reason).await?;
+            out.write_line(format_args!("webhook endpoint {endpoint} enabled"))?;
+        }
     }
+    Ok(CommandOutcome::Success)
 }
 
 async fn read_endpoint(connection: &mut PgConnection, id: &EndpointId) -> anyhow::Result<Endpoint> {
     let endpoint = get(connection, EndpointScope::All, id).await?;
     endpoint.with_context(|| unknown(id))
-}
-
-/// Refuses a replay to a disabled endpoint, which would only queue.
-fn require_active(endpoint: &Endpoint) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        endpoint.status == EndpointStatus::Active,
-        "nothing was replayed: webhook endpoint {0} is disabled; first run: payctl webhooks enable {0}",
-        endpoint.id
-    );
-    Ok(())
 }
 
 fn unknown(id: &EndpointId) -> String {
