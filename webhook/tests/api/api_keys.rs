@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use payment_ledger::access::api_keys::{ApiKeyScope, RotateKeyOutcome, SuccessorKey};
-use payment_protocol::ids::KeyId;
+use payment_ledger::access::api_keys::ApiKeyScope;
 use serde_json::{Value, json};
 use service_kit::published::DEMO_API_KEY;
 use sqlx::PgPool;
@@ -100,7 +99,8 @@ async fn unknown_revoked_and_expired_api_keys_get_the_same_response(pool: PgPool
     let api = Api::new(pool).await;
     let scopes = [ApiKeyScope::Pay, ApiKeyScope::Read];
     let revoked = api.create_key("revoked", "acme", "shop", &scopes).await;
-    api.ledger.revoke_api_key(&revoked).await.unwrap();
+    let revoke = "UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = $1";
+    sqlx::query(revoke).bind(revoked.as_str()).execute(&api.pool).await.unwrap();
     let expired = api.create_key("expired", "acme", "shop", &scopes).await;
     sqlx::query("UPDATE api_keys SET expires_at = clock_timestamp() WHERE id = $1")
         .bind(expired.as_str())
@@ -139,10 +139,12 @@ async fn a_rotated_api_key_is_valid_during_the_overlap(pool: PgPool) {
     let first = api.post("old", PAYMENTS, "k", &body).await;
     assert_eq!(first.status, 201);
 
-    let (id, hash) = (KeyId::new("pk_0123456789ab").unwrap(), payments_api::key_hash("new"));
-    let successor = SuccessorKey { id: &id, hash: &hash, prefix: "test" };
-    let rotation = api.ledger.rotate_api_key(&old, &successor, 3_600).await.unwrap();
-    assert!(matches!(rotation, RotateKeyOutcome::Rotated(_)), "{rotation:?}");
+    sqlx::query("SELECT apply_change('chg_1', 'rotate_api_key', $1, $2, 'ann', 'a test')")
+        .bind(json!({"key_id": old, "successor_id": "pk_0123456789ab", "overlap_s": 3_600}))
+        .bind(payments_api::key_hash("new"))
+        .execute(&api.pool)
+        .await
+        .unwrap();
     for key in ["old", "new"] {
         let retry = api.post(key, PAYMENTS, "k", &body).await;
         assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes), "{key}");

@@ -5,7 +5,6 @@ use jiff::Timestamp;
 use payment_protocol::ids::{AccountId, SwitchName};
 use sqlx::PgConnection;
 
-use crate::operator::decisions::{DecideError, validate_operator_and_reason};
 use crate::{Ledger, LedgerError};
 
 /// The scope of a kill switch.
@@ -91,77 +90,6 @@ pub async fn active(connection: &mut PgConnection) -> Result<Vec<KillSwitchView>
 }
 
 impl Ledger {
-    /// Activates a kill switch for `target`. Returns its number, and whether it is new: an active one stays as it is.
-    ///
-    /// # Errors
-    /// [`DecideError`]: an invalid operator name or reason is refused, as for a decision.
-    pub async fn activate_kill_switch(
-        &self,
-        target: &KillSwitchTarget,
-        by: &str,
-        reason: &str,
-    ) -> Result<(i64, bool), DecideError> {
-        let (by, reason) = validate_operator_and_reason(by, reason)?;
-        let (switch, currency, prefix) = match target {
-            KillSwitchTarget::Switch(switch) => (Some(switch.as_str()), None, None),
-            KillSwitchTarget::Corridor { currency, destination_prefix } => {
-                (None, Some(currency.code()), Some(destination_prefix.as_str()))
-            }
-        };
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
-        let new = sqlx::query_scalar!(
-            "INSERT INTO kill_switches (switch, currency, destination_prefix, activated_by, reason) VALUES ($1, $2, $3, $4, $5)
-             ON CONFLICT DO NOTHING RETURNING kill_switch_id",
-            switch,
-            currency,
-            prefix,
-            by,
-            reason,
-        )
-        .fetch_optional(&mut *tx)
-        .await?;
-        let kill_switch_id = match new {
-            Some(kill_switch_id) => kill_switch_id,
-            None => {
-                sqlx::query_scalar!(
-                    "SELECT kill_switch_id FROM kill_switches
-                     WHERE lifted_at IS NULL
-                       AND (switch, currency, destination_prefix) IS NOT DISTINCT FROM ($1::text, $2::text, $3::text)",
-                    switch,
-                    currency,
-                    prefix,
-                )
-                .fetch_one(&mut *tx)
-                .await?
-            }
-        };
-        tx.commit().await?;
-        Ok((kill_switch_id, new.is_some()))
-    }
-
-    /// Lifts a kill switch. Returns false if none of that number is active.
-    ///
-    /// # Errors
-    /// [`DecideError`], as [`Ledger::activate_kill_switch`].
-    pub async fn lift_kill_switch(
-        &self,
-        kill_switch_id: i64,
-        by: &str,
-        reason: &str,
-    ) -> Result<bool, DecideError> {
-        let (by, reason) = validate_operator_and_reason(by, reason)?;
-        let lifted = sqlx::query!(
-            "UPDATE kill_switches SET lifted_by = $2, lift_reason = $3, lifted_at = clock_timestamp()
-             WHERE kill_switch_id = $1 AND lifted_at IS NULL",
-            kill_switch_id,
-            by,
-            reason,
-        )
-        .execute(&self.pool)
-        .await?;
-        Ok(lifted.rows_affected() > 0)
-    }
-
     /// At most `limit` kill switches, newest first; only the active ones unless `all`.
     ///
     /// # Errors

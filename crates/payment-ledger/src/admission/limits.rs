@@ -1,11 +1,9 @@
 //! Limits of an account, or of a tenant's accounts together: per payment, and per day by amount and number. Reserve counts a
 //! payment, release gives its share released. Without a limit no row is locked.
 
-use iso_currency::Currency;
 use payment_protocol::ids::{AccountId, TenantId};
 use sqlx::PgConnection;
 
-use crate::operator::decisions::{DecideError, validate_operator_and_reason};
 use crate::row_lock::LockedPayment;
 use crate::{Ledger, LedgerError};
 
@@ -60,38 +58,6 @@ pub struct LimitView {
 }
 
 impl Ledger {
-    /// Sets a limit, which replaces the one before; empty bounds lift it. A day's use counts from then on.
-    ///
-    /// # Errors
-    /// [`DecideError`]: an invalid operator name or reason is refused, as for a decision; a negative bound is
-    /// [`LedgerError::Refused`].
-    pub async fn set_limit(
-        &self,
-        scope: &LimitScope,
-        currency: Currency,
-        bounds: LimitBounds,
-        by: &str,
-        reason: &str,
-    ) -> Result<(), DecideError> {
-        let (by, reason) = validate_operator_and_reason(by, reason)?;
-        let (scope, scope_id) = scope.columns();
-        sqlx::query!(
-            "INSERT INTO limits (scope, scope_id, currency, per_payment_minor, per_day_minor, per_day_count, set_by, reason)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-            scope,
-            scope_id,
-            currency.code(),
-            bounds.per_payment_minor,
-            bounds.per_day_minor,
-            bounds.per_day_count,
-            by,
-            reason,
-        )
-        .execute(&self.pool)
-        .await?;
-        Ok(())
-    }
-
     /// At most `limit` limits in force, by scope.
     ///
     /// # Errors

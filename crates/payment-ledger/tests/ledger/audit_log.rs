@@ -2,7 +2,6 @@
 
 use crate::support::{Bank, Stage, account_id};
 use iso_currency::Currency;
-use payment_ledger::admission::kill_switches::KillSwitchTarget;
 use payment_ledger::admission::limits::{LimitBounds, LimitScope};
 use payment_ledger::audit::log::{AuditEntry, AuditFilter};
 use payment_ledger::audit::seal::{BatchSize, SealOutcome};
@@ -61,12 +60,15 @@ async fn each_operator_action_is_recorded_with_who_why_before_and_after(
         ("update accounts one".into(), None, None, json!({"status": "active"}), json!({"status": "frozen"}));
     assert_eq!(frozen, [change]);
 
-    let corridor = KillSwitchTarget::Corridor { currency: Currency::EUR, destination_prefix: "FR".into() };
-    let (number, _) = bank.ledger.activate_kill_switch(&corridor, "Ann", "fraud").await.unwrap();
-    bank.ledger.lift_kill_switch(number, "Bob", "over").await.unwrap();
+    bank.sql(
+        "INSERT INTO kill_switches (currency, destination_prefix, activated_by, reason) VALUES ('EUR', 'FR', 'Ann', 'fraud');
+         UPDATE kill_switches SET lifted_by = 'Bob', lift_reason = 'over', lifted_at = now()",
+    )
+    .await;
+    let number = bank.number("SELECT kill_switch_id FROM kill_switches").await;
     let bounds = LimitBounds { per_day_count: Some(3), ..LimitBounds::default() };
     let scope = LimitScope::Account(account_id("one"));
-    bank.ledger.set_limit(&scope, Currency::EUR, bounds, "Ann", "new customer").await.unwrap();
+    bank.set_limit(&scope, Currency::EUR, bounds, "new customer").await;
     let entries = new_entries(&bank, &mut seen).await;
     let who: Vec<_> = entries
         .iter()
@@ -171,7 +173,7 @@ async fn r36_verification_finds_each_kind_of_tampering_with_the_audit_log(pool: 
     bank.sql("UPDATE accounts SET status = 'frozen' WHERE account_id = 'a'").await;
     for reason in ["first", "second"] {
         let scope = LimitScope::Account(account_id("a"));
-        bank.ledger.set_limit(&scope, Currency::EUR, LimitBounds::default(), "Ann", reason).await.unwrap();
+        bank.set_limit(&scope, Currency::EUR, LimitBounds::default(), reason).await;
     }
     assert_eq!(bank.ledger.verify(None).await.unwrap().audit_log_unsealed, 4);
     assert_eq!(

@@ -3,12 +3,10 @@
 use crate::support::{Bank, Sample, account_id, eur, tenant};
 use futures::future::join_all;
 use iso_currency::Currency;
-use payment_ledger::admission::kill_switches::KillSwitchTarget;
 use payment_ledger::admission::limits::{LimitBounds, LimitScope};
-use payment_ledger::operator::decisions::{DecideError, DecisionRefusedError};
 use payment_ledger::steps::accept::NewPayment;
 use payment_protocol::cause::{Cause, ReserveRefusal};
-use payment_protocol::ids::{AccountId, SwitchName};
+use payment_protocol::ids::AccountId;
 use payment_protocol::port::ReserveOutcome;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -16,7 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 const EXCEEDED: ReserveOutcome = ReserveOutcome::Refused(ReserveRefusal::LimitExceeded);
 
 async fn set(bank: &Bank, scope: &LimitScope, bounds: LimitBounds) {
-    bank.ledger.set_limit(scope, Currency::EUR, bounds, "ann", "a test").await.unwrap();
+    bank.set_limit(scope, Currency::EUR, bounds, "a test").await;
 }
 
 async fn accept_payment(bank: &Bank, account: &AccountId, minor: i64, key: &str) -> Sample {
@@ -175,7 +173,7 @@ async fn the_newest_payment_limit_applies_and_old_limit_rows_never_change(pool: 
     assert_eq!(bank.number("SELECT count(*) FROM limits").await, 3);
     // A limit applies to its currency only.
     let dollars = LimitBounds { per_payment_minor: Some(1), ..LimitBounds::default() };
-    bank.ledger.set_limit(&scope, Currency::USD, dollars, "ann", "a test").await.unwrap();
+    bank.set_limit(&scope, Currency::USD, dollars, "a test").await;
     assert_eq!(
         bank.reserve(&accept_payment(&bank, &account, 1_000, "euros").await).await,
         ReserveOutcome::Held
@@ -183,44 +181,4 @@ async fn the_newest_payment_limit_applies_and_old_limit_rows_never_change(pool: 
     for sql in ["UPDATE limits SET per_payment_minor = 1", "DELETE FROM limits", "TRUNCATE limits"] {
         assert_eq!(bank.refused(sql).await.0, "23001", "{sql}");
     }
-}
-
-/// Limits and kill switches require a valid name and reason, as decisions do; a refused one is not recorded.
-#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn payment_limits_and_kill_switches_require_operator_name_and_reason(pool: PgPool) {
-    use DecisionRefusedError::*;
-    let bank = Bank::new(pool);
-    let account = LimitScope::Account(bank.open("purse", crate::support::FUNDS_MINOR).await);
-    let target = KillSwitchTarget::Switch(SwitchName::new(crate::support::SWITCH).unwrap());
-    let long = "x".repeat(2_001);
-    let table = [
-        ("", "why", MissingOperator),
-        (" \t", "why", MissingOperator),
-        ("...", "why", InvalidOperator),
-        ("a\u{430}n", "why", InvalidOperator),
-        ("ann\n", "", MissingReason),
-        ("ann", " \n", MissingReason),
-        ("ann", "a\u{202e}b", InvisibleCharacters("the reason")),
-        ("ann", "a\0b", InvisibleCharacters("the reason")),
-        ("ann", &long, TooLong("the reason")),
-    ];
-    let (active, _) = bank.ledger.activate_kill_switch(&target, " ann ", "a test\n").await.unwrap();
-    for (by, reason, refused) in table {
-        let outcomes = [
-            bank.ledger.set_limit(&account, Currency::EUR, LimitBounds::default(), by, reason).await,
-            bank.ledger.activate_kill_switch(&target, by, reason).await.map(drop),
-            bank.ledger.lift_kill_switch(active, by, reason).await.map(drop),
-        ];
-        for outcome in outcomes {
-            match outcome {
-                Err(DecideError::Refused(reported)) => assert_eq!(reported, refused, "{by:?} {reason:?}"),
-                other => panic!("{by:?} {reason:?}: {other:?}"),
-            }
-        }
-    }
-    assert_eq!(bank.number("SELECT count(*) FROM limits").await, 0);
-    let kill_switches = bank.ledger.kill_switches(true, 10).await.unwrap();
-    let recorded: Vec<_> =
-        kill_switches.iter().map(|s| (s.activated_by.as_str(), s.reason.as_str(), &s.lifted_by)).collect();
-    assert_eq!(recorded, [("ann", "a test", &None)], "expected trimmed values and an active kill switch");
 }

@@ -2,13 +2,11 @@
 
 use crate::support::{Bank, SWITCH, Stage, account_id, profile, tenant};
 use iso_currency::Currency;
-use payment_ledger::admission::kill_switches::KillSwitchTarget;
 use payment_ledger::admission::limits::{LimitBounds, LimitScope};
 use payment_ledger::reads::measure::RestrictionCounts;
 use payment_ledger::steps::accept::NewPayment;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::drift::Drift;
-use payment_protocol::ids::SwitchName;
 use payment_protocol::{PaymentState, SwitchProfile};
 use sqlx::PgPool;
 
@@ -93,15 +91,14 @@ async fn limits_kill_switches_and_reconciliation_age_are_measured(pool: PgPool) 
     let account = LimitScope::Account(account);
     let euro = Currency::EUR;
     let day = |minor| LimitBounds { per_day_minor: Some(minor), ..LimitBounds::default() };
-    bank.ledger.set_limit(&account, euro, day(1_000), "ann", "a test").await.unwrap();
-    bank.ledger.set_limit(&tenant, euro, day(1_001), "ann", "a test").await.unwrap();
-    bank.ledger.set_limit(&tenant, Currency::USD, day(0), "ann", "a test").await.unwrap();
+    bank.set_limit(&account, euro, day(1_000), "a test").await;
+    bank.set_limit(&tenant, euro, day(1_001), "a test").await;
+    bank.set_limit(&tenant, Currency::USD, day(0), "a test").await;
     let order = NewPayment { source_account: account_id("purse"), ..bank.order("k") };
     let p = bank.accept(&order).await;
     bank.reserve(&p).await;
-    let target = KillSwitchTarget::Switch(SwitchName::new(SWITCH).unwrap());
-    bank.ledger.activate_kill_switch(&target, "ann", "a test").await.unwrap();
-    bank.damage("UPDATE kill_switches SET activated_at = activated_at - interval '200 s'".into()).await;
+    let stop = "INSERT INTO kill_switches (switch, activated_by, reason, activated_at)";
+    bank.sql(&format!("{stop} VALUES ('{SWITCH}', 'ann', 'a test', now() - interval '200 s')")).await;
     let measured = bank.ledger.restrictions().await.unwrap();
     let expected = RestrictionCounts {
         switches_stopped: 1,

@@ -75,7 +75,7 @@ async fn i24_i29_an_unconfirmed_customers_account_is_restored_as_if_nothing_had_
     bank.avoid_midnight().await;
     let scope = LimitScope::Tenant(tenant());
     let bounds = LimitBounds { per_day_count: Some(5), per_day_minor: Some(5_000), per_payment_minor: None };
-    bank.ledger.set_limit(&scope, Currency::EUR, bounds, "ann", "a test").await.unwrap();
+    bank.set_limit(&scope, Currency::EUR, bounds, "a test").await;
     let p = payment_at(&bank, Stage::Sent, "k").await;
     assert_eq!(balances(&bank, &p).await, (FUNDS_MINOR - AMOUNT_MINOR, FUNDS_MINOR));
     let used = "SELECT used_minor || ' in ' || used_count FROM limit_days";
@@ -391,10 +391,7 @@ async fn i24_i29_many_payments_of_one_account_are_restored_together(pool: PgPool
     let bank = Bank::new(pool);
     bank.avoid_midnight().await;
     let bounds = LimitBounds { per_day_count: Some(100), per_day_minor: None, per_payment_minor: None };
-    bank.ledger
-        .set_limit(&LimitScope::Tenant(tenant()), Currency::EUR, bounds, "ann", "a test")
-        .await
-        .unwrap();
+    bank.set_limit(&LimitScope::Tenant(tenant()), Currency::EUR, bounds, "a test").await;
     let account = bank.open("merchant", FUNDS_MINOR * PAYMENTS as i64).await;
     for n in 0..PAYMENTS {
         let order = NewPayment { source_account: account.clone(), ..order(&bank, &format!("k{n}")) };

@@ -1,8 +1,7 @@
-//! Life cycle of API keys: created, listed, rotated with an overlap, revoked.
+//! API keys: created and listed. Operators create, rotate and revoke them by changes ([`crate::operator::changes`]).
 
 use jiff::Timestamp;
 use payment_protocol::ids::{ClientId, KeyId, TenantId};
-use sqlx::PgExecutor;
 
 use super::{Caller, Scopes, caller, key_id, scopes};
 use crate::{Ledger, LedgerError};
@@ -22,50 +21,6 @@ pub struct NewKey<'a> {
     pub scopes: &'a Scopes,
     /// Lifetime in seconds; `None` for ever.
     pub lifetime_s: Option<i64>,
-}
-
-/// The successor of a rotated key; it inherits client, scopes and lifetime.
-#[derive(Clone, Debug)]
-pub struct SuccessorKey<'a> {
-    /// Its public id.
-    pub id: &'a KeyId,
-    /// SHA-256 of the key.
-    pub hash: &'a [u8],
-    /// Recognisable prefix.
-    pub prefix: &'a str,
-}
-
-/// A rotated key and its successor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RotatedKeys {
-    /// The rotated key, with its expiry.
-    pub old: KeyView,
-    /// The successor.
-    pub new: KeyView,
-}
-
-/// Outcome of rotating a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RotateKeyOutcome {
-    /// Both keys are active, the old one until its expiry.
-    Rotated(Box<RotatedKeys>),
-    /// There is no such key.
-    UnknownKey,
-    /// The key was rotated before, to this successor.
-    AlreadyRotated(KeyId),
-    /// The key is expired or revoked.
-    Inactive(KeyStatus),
-}
-
-/// Outcome of revoking a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RevokeKeyOutcome {
-    /// Revoked now.
-    Revoked(KeyView),
-    /// There is no such key.
-    UnknownKey,
-    /// Revoked before.
-    AlreadyRevoked(KeyView),
 }
 
 /// Status of a key.
@@ -137,85 +92,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Rotates an active key to `successor`. The old key stays active for `overlap_s` seconds, but never beyond its own
-    /// expiry.
-    ///
-    /// # Errors
-    /// [`LedgerError`].
-    pub async fn rotate_api_key(
-        &self,
-        id: &KeyId,
-        successor: &SuccessorKey<'_>,
-        overlap_s: i64,
-    ) -> Result<RotateKeyOutcome, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
-        // Serialises concurrent rotations and revocations of the key.
-        sqlx::query!("SELECT id FROM api_keys WHERE id = $1 FOR UPDATE", id.as_str())
-            .fetch_optional(&mut *tx)
-            .await?;
-        let Some(old) = view(&mut *tx, id).await? else { return Ok(RotateKeyOutcome::UnknownKey) };
-        match old {
-            KeyView { status: KeyStatus::Active, rotated_to: None, .. } => {}
-            KeyView { status: KeyStatus::Active, rotated_to: Some(next), .. } => {
-                return Ok(RotateKeyOutcome::AlreadyRotated(next));
-            }
-            KeyView { status, .. } => return Ok(RotateKeyOutcome::Inactive(status)),
-        }
-        sqlx::query!(
-            "INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes, expires_at)
-             SELECT $2, $3, $4, tenant_id, client_id, scopes, now() + (expires_at - created_at)
-             FROM api_keys WHERE id = $1",
-            id.as_str(),
-            successor.id.as_str(),
-            successor.hash,
-            successor.prefix,
-        )
-        .execute(&mut *tx)
-        .await?;
-        sqlx::query!(
-            "UPDATE api_keys
-             SET rotated_to = $2, expires_at = least(expires_at, clock_timestamp() + $3::bigint * interval '1 second')
-             WHERE id = $1",
-            id.as_str(),
-            successor.id.as_str(),
-            overlap_s,
-        )
-        .execute(&mut *tx)
-        .await?;
-        let both = (view(&mut *tx, id).await?, view(&mut *tx, successor.id).await?);
-        tx.commit().await?;
-        match both {
-            (Some(old), Some(new)) => Ok(RotateKeyOutcome::Rotated(Box::new(RotatedKeys { old, new }))),
-            _ => Ok(RotateKeyOutcome::UnknownKey),
-        }
-    }
-
-    /// Revokes a key at once. Its successor, if any, stays active.
-    ///
-    /// # Errors
-    /// [`LedgerError`].
-    pub async fn revoke_api_key(&self, id: &KeyId) -> Result<RevokeKeyOutcome, LedgerError> {
-        let revoked = sqlx::query!(
-            "UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = $1 AND revoked_at IS NULL",
-            id.as_str(),
-        )
-        .execute(&self.pool)
-        .await?;
-        Ok(match view(&self.pool, id).await? {
-            None => RevokeKeyOutcome::UnknownKey,
-            Some(view) if revoked.rows_affected() == 0 => RevokeKeyOutcome::AlreadyRevoked(view),
-            Some(view) => RevokeKeyOutcome::Revoked(view),
-        })
-    }
-
-    /// A key by its id.
-    ///
-    /// # Errors
-    /// [`LedgerError`].
-    pub async fn api_key(&self, id: &KeyId) -> Result<Option<KeyView>, LedgerError> {
-        view(&self.pool, id).await
-    }
-
     /// All keys of any status, by tenant, client and age; optionally of one tenant and one client.
     ///
     /// # Errors
@@ -225,7 +101,19 @@ impl Ledger {
         tenant: Option<&TenantId>,
         client: Option<&ClientId>,
     ) -> Result<Vec<KeyView>, LedgerError> {
-        views(&self.pool, None, tenant, client).await
+        let rows = sqlx::query_as!(
+            ApiKeyRow,
+            r#"SELECT id, prefix, tenant_id, client_id, scopes, created_at, expires_at, revoked_at, rotated_to,
+                   coalesce(expires_at <= clock_timestamp(), false) AS "expired!"
+               FROM api_keys
+               WHERE ($1::text IS NULL OR tenant_id = $1) AND ($2::text IS NULL OR client_id = $2)
+               ORDER BY tenant_id, client_id, created_at, id"#,
+            tenant.map(TenantId::as_str),
+            client.map(ClientId::as_str),
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        rows.into_iter().map(ApiKeyRow::view).collect()
     }
 }
 
@@ -262,31 +150,4 @@ impl ApiKeyRow {
             rotated_to: self.rotated_to.map(key_id).transpose()?,
         })
     }
-}
-
-async fn view(executor: impl PgExecutor<'_>, id: &KeyId) -> Result<Option<KeyView>, LedgerError> {
-    Ok(views(executor, Some(id), None, None).await?.pop())
-}
-
-async fn views(
-    executor: impl PgExecutor<'_>,
-    id: Option<&KeyId>,
-    tenant: Option<&TenantId>,
-    client: Option<&ClientId>,
-) -> Result<Vec<KeyView>, LedgerError> {
-    let rows = sqlx::query_as!(
-        ApiKeyRow,
-        r#"SELECT id, prefix, tenant_id, client_id, scopes, created_at, expires_at, revoked_at, rotated_to,
-               coalesce(expires_at <= clock_timestamp(), false) AS "expired!"
-           FROM api_keys
-           WHERE ($1::text IS NULL OR id = $1) AND ($2::text IS NULL OR tenant_id = $2)
-               AND ($3::text IS NULL OR client_id = $3)
-           ORDER BY tenant_id, client_id, created_at, id"#,
-        id.map(KeyId::as_str),
-        tenant.map(TenantId::as_str),
-        client.map(ClientId::as_str),
-    )
-    .fetch_all(executor)
-    .await?;
-    rows.into_iter().map(ApiKeyRow::view).collect()
 }

@@ -12,7 +12,7 @@ use payment_protocol::ids::{ClientId, KeyId, TenantId};
 use crate::LedgerError;
 
 pub(crate) use lookup::KeyLookups;
-pub use manage::{KeyStatus, KeyView, NewKey, RevokeKeyOutcome, RotateKeyOutcome, RotatedKeys, SuccessorKey};
+pub use manage::{KeyStatus, KeyView, NewKey};
 pub use scopes::{ApiKeyScope, Scopes, UnknownScope};
 
 /// The tenant and client that a key authenticates.

@@ -36,8 +36,8 @@ use crate::LedgerError;
 
 pub use refusal::DecisionRefusedError;
 pub use rows::is_invisible;
+pub use rows::validate_operator_name;
 pub(crate) use rows::{of_payment, reopen_delivery, validate_reason};
-pub use rows::{validate_operator_and_reason, validate_operator_name};
 
 text_enum!(
     /// Status of a decision.

@@ -148,7 +148,7 @@ pub(crate) const TEXT_MAX: usize = 2_000;
 ///
 /// # Errors
 /// [`DecisionRefusedError`]: a name or reason that is missing, too long or has invalid characters.
-pub fn validate_operator_and_reason(
+pub(super) fn validate_operator_and_reason(
     by: &str,
     reason: &str,
 ) -> Result<(String, String), DecisionRefusedError> {

@@ -11,6 +11,7 @@ use std::slice;
 use iso_currency::Currency;
 use payment_ledger::Ledger;
 use payment_ledger::accounts::AccountStatus;
+use payment_ledger::admission::limits::{LimitBounds, LimitScope};
 use payment_ledger::steps::accept::{AcceptOutcome, NewPayment, accept};
 use payment_ledger::switch::inbox::{CancelRequestOutcome, request_cancel};
 use payment_protocol::ids::{AccountId, ClientId, PaymentId, TxId};
@@ -203,6 +204,34 @@ impl Bank {
     /// Executes SQL that must succeed.
     pub(crate) async fn sql(&self, sql: &str) {
         sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await.unwrap();
+    }
+
+    /// Sets a limit, as the operator Ann.
+    pub(crate) async fn set_limit(
+        &self,
+        scope: &LimitScope,
+        currency: Currency,
+        bounds: LimitBounds,
+        reason: &str,
+    ) {
+        let (scope, id) = match scope {
+            LimitScope::Account(account) => ("account", account.as_str()),
+            LimitScope::Tenant(tenant) => ("tenant", tenant.as_str()),
+        };
+        sqlx::query(
+            "INSERT INTO limits (scope, scope_id, currency, per_payment_minor, per_day_minor, per_day_count, set_by, reason)
+             VALUES ($1, $2, $3, $4, $5, $6, 'Ann', $7)",
+        )
+        .bind(scope)
+        .bind(id)
+        .bind(currency.code())
+        .bind(bounds.per_payment_minor)
+        .bind(bounds.per_day_minor)
+        .bind(bounds.per_day_count)
+        .bind(reason)
+        .execute(&self.pool)
+        .await
+        .unwrap();
     }
 
     /// Stores a switch profile, which may be of a later release; returns its hash, as SQL.
