@@ -308,6 +308,13 @@ async fn an_invalid_change_is_answered_with_what_to_send(_: PgPoolOptions, conne
         (fund(json!("1.00"), "EURO"), 422, "invalid_currency"),
         (fund(json!("1.00"), "EUR"), 409, "change_refused"),
         (json!({"kind": "activate_kill_switch"}), 422, "invalid_change"),
+        (json!({"kind": "activate_kill_switch", "switch": "mokc"}), 422, "invalid_change"),
+        (json!({"kind": "disable_endpoint", "endpoint_id": "whe_1"}), 409, "change_refused"),
+        (
+            json!({"kind": "republish_events", "since": "yesterday", "published_before": "now"}),
+            400,
+            "malformed_json",
+        ),
         (json!({"kind": "activate_kill_switch", "switch": "mock", "currency": "EUR"}), 422, "invalid_change"),
         (
             json!({"kind": "activate_kill_switch", "currency": "EUR", "destination_prefix": "F R"}),

@@ -157,6 +157,16 @@ GRANT UPDATE (status, disabled_reason, failing_since) ON webhook_endpoints TO no
 GRANT SELECT, INSERT, DELETE ON webhook_deliveries, webhook_attempts TO notifier;
 GRANT UPDATE (state, failed_attempts, next_attempt_at, lease, ended_at) ON webhook_deliveries TO notifier;
 
+-- payment-worker records the first Temporal namespace; operators accept another one.
+CREATE FUNCTION refuse_later_namespace() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION 'the role % may record the first Temporal namespace only', current_user USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+
+CREATE TRIGGER temporal_namespaces_first_of_role BEFORE INSERT ON temporal_namespaces FOR EACH ROW
+    WHEN (current_user = 'payment_worker' AND NEW.number <> 1) EXECUTE FUNCTION refuse_later_namespace();
+
 -- Each process posts the kinds of journal entries that its steps post, and payments-api records the operations of these alone. The
 -- database's owner posts the others: to fund an account, and the corrections of two operators. Another role posts none, such as a login
 -- that has the rights of a process without being its role.

@@ -39,8 +39,6 @@ pub(crate) enum ApiError {
         service: &'static Service,
         status: StatusCode,
         message: String,
-        /// Of the problem document; empty without one.
-        code: String,
         /// The problem says that nothing was done, in spite of a status that leaves it open.
         is_without_effect: bool,
     },
@@ -69,13 +67,12 @@ impl ApiError {
         let problem: ProblemDocument = serde_json::from_str(body).unwrap_or_default();
         let text = problem.detail.or(problem.title);
         let is_without_effect = problem.code.as_deref().is_some_and(|code| SUSPENDED.contains(&code));
-        let code = problem.code.clone().unwrap_or_default();
         let message = match (problem.code, text) {
             (Some(code), Some(text)) => format!("{text} ({code})"),
             (Some(text), None) | (None, Some(text)) => text,
             (None, None) => body.chars().take(EXCERPT_CHARS_MAX).collect(),
         };
-        Self::Refused { service, status, message: escape_control(&message), code, is_without_effect }
+        Self::Refused { service, status, message: escape_control(&message), is_without_effect }
     }
 
     /// Whether a request that changes state may have taken effect nevertheless.

@@ -27,6 +27,9 @@ const OPERATOR_API: Service = Service {
     process: "operator-api",
 };
 
+/// Rows that one change of events or deliveries queues at most.
+const PART: u64 = 10_000;
+
 /// The session that a command acts in.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SessionArgs {
@@ -165,10 +168,10 @@ impl OperatorClient {
         Ok(self.post("changes", &body, if_unknown).await?.document)
     }
 
-    /// Makes a change that does a part at a time until nothing is left, and writes what came of each part, with `suffix`.
+    /// Makes a change that queues [`PART`] rows at a time until nothing is left, and writes how many each part queued, with `suffix`.
     ///
     /// # Errors
-    /// operator-api refuses the first part, or does not answer: what was written is done, and the others can be done by a repeat.
+    /// operator-api refuses or does not answer: what was written is done, and the others can be done by a repeat.
     pub(crate) async fn change_all(
         &self,
         change: Value,
@@ -176,22 +179,15 @@ impl OperatorClient {
         suffix: &str,
         out: &mut Output<'_>,
     ) -> anyhow::Result<()> {
-        let mut part = self.change(change.clone(), reason).await?;
         loop {
-            out.write_line(format_args!("{}{suffix}", part.detail.unwrap_or_default()))?;
-            part = match self.change(change.clone(), reason).await {
-                Ok(part) => part,
-                Err(error) if is_refused_change(&error) => return Ok(()),
-                Err(error) => return Err(error),
-            };
+            let queued = self.change(change.clone(), reason).await?.detail.unwrap_or_default();
+            out.write_line(format_args!("{queued}{suffix}"))?;
+            let count = queued.split(' ').next().and_then(|count| count.parse::<u64>().ok());
+            if count.is_none_or(|count| count < PART) {
+                return Ok(());
+            }
         }
     }
-}
-
-/// Whether a change cannot be made as things are.
-fn is_refused_change(error: &anyhow::Error) -> bool {
-    let refused = error.downcast_ref::<ApiError>();
-    refused.is_some_and(|error| matches!(error, ApiError::Refused { code, .. } if code == "change_refused"))
 }
 
 /// Says that a change waits for another operator. Returns whether it does.

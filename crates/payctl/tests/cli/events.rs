@@ -61,8 +61,7 @@ async fn r23_payctl_lists_retries_and_discards_parked_events() {
     sqlx::query("UPDATE outbox SET published_at = now()").execute(bank.ledger.pool()).await.unwrap();
     let republish = ["events", "republish", "--since", "10m", "--reason", "the broker lost its disk"];
     assert_eq!(bank.by("Ann", &republish).await.success(), "2 queued to be published again\n");
-    let output = bank.by("Ann", &republish).await.refused();
-    assert!(output.contains("no event was published since"), "{output}");
+    assert_eq!(bank.by("Ann", &republish).await.success(), "0 queued to be published again\n");
 }
 
 #[tokio::test]

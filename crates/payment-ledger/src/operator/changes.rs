@@ -123,7 +123,7 @@ pub enum Change {
         /// The event.
         event_id: String,
     },
-    /// Delivers events to a webhook endpoint again whose delivery failed: the 10,000 oldest, so that it is repeated until it is barred.
+    /// Delivers events to a webhook endpoint again whose delivery failed: the 10,000 oldest, so that it is repeated until it takes fewer.
     ReplayFailedDeliveries {
         /// The endpoint.
         endpoint_id: String,
@@ -146,7 +146,7 @@ pub enum Change {
         /// Its number in the stream.
         stream_sequence: i64,
     },
-    /// Publishes events again: the 10,000 oldest, so that it is repeated until it is barred. Consumers skip those that they know.
+    /// Publishes events again: the 10,000 oldest, so that it is repeated until it takes fewer. Consumers skip those that they know.
     RepublishEvents {
         /// Events published from then on.
         since: Timestamp,

@@ -174,6 +174,7 @@ const FORBIDDEN_TO: &[(&str, &[&str])] = &[
             "INSERT INTO switch_callbacks (switch, event_id, reference, status, amount_minor, currency, body)
              VALUES ('sw', 'forged', 'r', 'SUCCESS', 100, 'EUR', '')",
             "UPDATE payments SET money_reported_at = now()",
+            "INSERT INTO temporal_namespaces (number, namespace_id, accepted_by, reason) VALUES (2, 'mine', 'ann', 'r')",
             "DELETE FROM outbox",
             "UPDATE outbox SET published_at = now()",
             "DELETE FROM journal_unsealed",

@@ -3,18 +3,23 @@
 
 mod request;
 
+use std::sync::Arc;
+
+use axum::extract::State;
 use axum::http::StatusCode;
 use jiff::Timestamp;
 use openapi_kit::{ProblemDocument, documented_enum};
 use payment_ledger::access::operators::OperatorRole;
-use payment_ledger::operator::changes::{ChangeError, ChangeFilter, ChangeStatus, ChangeView};
+use payment_ledger::admission::kill_switches::KillSwitchTarget;
+use payment_ledger::operator::changes::{Change, ChangeError, ChangeFilter, ChangeStatus, ChangeView};
 use serde::{Deserialize, Serialize};
-use service_kit::problem::{Json, Path, Query};
+use service_kit::problem::{Json, Path, Problem, Query};
 use utoipa::{IntoParams, ToSchema};
 
 use self::request::RequestedChange;
 use super::decisions::Reason;
 use super::exceptions::{LIMIT_MAX, limit};
+use crate::app::App;
 use crate::auth::LoggedIn;
 use crate::error::{ApiError, change_not_found};
 
@@ -101,11 +106,16 @@ impl From<ChangeView> for ChangeDocument {
     ),
 )]
 pub(crate) async fn propose_change(
+    State(app): State<Arc<App>>,
     logged_in: LoggedIn,
     Json(NewChange { change, reason }): Json<NewChange>,
 ) -> Result<(StatusCode, Json<ChangeDocument>), ApiError> {
     logged_in.require(&[OperatorRole::Operator])?;
     let change = change.check()?;
+    if let Change::ActivateKillSwitch(KillSwitchTarget::Switch(name)) = &change {
+        // A stop of a name that is misspelt would stop nothing.
+        app.switch(name).map_err(|missing| Problem::unprocessable("invalid_change", missing))?;
+    }
     let id = logged_in.ledger.propose_change(&change, &reason).await?;
     let document = read(&logged_in, &id).await?;
     tracing::info!(

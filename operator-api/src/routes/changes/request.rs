@@ -129,7 +129,7 @@ pub(crate) enum RequestedChange {
     EnableEndpoint { endpoint_id: String },
     /// Deliver an event to a webhook endpoint again. One operator.
     ReplayDelivery { endpoint_id: String, event_id: String },
-    /// Deliver events to a webhook endpoint again whose delivery failed: the 10,000 oldest. Repeat it until it is refused. One operator.
+    /// Deliver events to a webhook endpoint again whose delivery failed: the 10,000 oldest. Repeat it until the detail names fewer. One operator.
     ReplayFailedDeliveries {
         endpoint_id: String,
         /// Events that were to be delivered from then on.
@@ -148,7 +148,7 @@ pub(crate) enum RequestedChange {
         #[schema(minimum = 1)]
         stream_sequence: i64,
     },
-    /// Publish events again: the 10,000 oldest. Consumers skip those that they know. Repeat it until it is refused. One operator.
+    /// Publish events again: the 10,000 oldest. Consumers skip those that they know. Repeat it until the detail names fewer. One operator.
     RepublishEvents {
         /// Events published from then on.
         #[schema(value_type = String, format = DateTime)]
