@@ -42,6 +42,11 @@ pub(crate) fn bank_codes() -> BTreeSet<String> {
     codes
 }
 
+/// Codes of operator-api, and those of every process.
+pub(crate) fn operator_api_codes() -> BTreeSet<String> {
+    codes(&["operator-api/src"])
+}
+
 /// Codes of the mock switch, and those of every process.
 pub(crate) fn mock_switch_codes() -> BTreeSet<String> {
     codes(&["crates/mock-switch/src"])

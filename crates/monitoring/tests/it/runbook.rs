@@ -15,6 +15,8 @@ const RESOLUTION: &str = "Resolved when";
 const API_CODES: &str = "api-codes.md";
 /// Runbook file of the steps after the database lost commits, which no alert and no code announces.
 const STEPS: &str = "lost-commits.md";
+/// Runbook file of the codes that only operator-api has.
+const OPERATOR_CODES: &str = "operator-codes.md";
 /// Runbook file of the mock switch's codes.
 const SWITCH_CODES: &str = "switch-codes.md";
 
@@ -25,9 +27,11 @@ fn required_sections() -> BTreeMap<String, BTreeSet<String>> {
         sections.entry(alert.page.file.to_owned()).or_default().insert(alert.page.section);
     }
     let bank_codes = codes::bank_codes();
-    // Codes of both are documented with the API.
+    // Codes of the payments API, too, are documented there.
     let switch_codes = codes::mock_switch_codes().difference(&bank_codes).cloned().collect();
-    assert!(bank_codes.len() > 30, "{bank_codes:?}");
+    let operator_codes: BTreeSet<_> = codes::operator_api_codes().difference(&bank_codes).cloned().collect();
+    assert!(bank_codes.len() > 30 && operator_codes.len() > 10, "{bank_codes:?} {operator_codes:?}");
+    sections.insert(OPERATOR_CODES.to_owned(), operator_codes);
     sections.insert(API_CODES.to_owned(), bank_codes);
     sections.insert(SWITCH_CODES.to_owned(), switch_codes);
     sections
