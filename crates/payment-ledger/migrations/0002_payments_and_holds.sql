@@ -89,6 +89,8 @@ CREATE TABLE payments (
     -- The last liveness check of its workflow. No progress of the payment, so updated_at stays.
     liveness_checked_at timestamptz,
     ended_at            timestamptz,
+    -- When its personal fields were erased (0018).
+    erased_at           timestamptz,
 
     CONSTRAINT payments_amount_positive CHECK (amount_minor > 0),
     CONSTRAINT payments_returned_at_most_once CHECK (returned_minor BETWEEN 0 AND amount_minor),
@@ -101,7 +103,8 @@ CREATE TABLE payments (
     CONSTRAINT payments_final_status_has_a_source CHECK ((final_status IS NULL) = (final_status_source IS NULL)),
     CONSTRAINT payments_first_attempt_has_a_time CHECK ((attempts = 0) = (first_attempt_at IS NULL)),
     CONSTRAINT payments_end_has_a_time CHECK (
-        (state IN ('settled', 'rejected', 'failed', 'timed_out', 'cancelled')) = (ended_at IS NOT NULL))
+        (state IN ('settled', 'rejected', 'failed', 'timed_out', 'cancelled')) = (ended_at IS NOT NULL)),
+    CONSTRAINT payments_erased_after_their_end CHECK (erased_at IS NULL OR ended_at IS NOT NULL)
 );
 
 -- A rail knows each id once. Also the way from the name in a report to the payment, of whichever switch.
@@ -137,7 +140,7 @@ CREATE INDEX payments_ended_without_attempt ON payments (ended_at) WHERE attempt
 CREATE INDEX payments_submitted_to_account ON payments (switch, destination_account)
     WHERE ended_at IS NULL AND (attempts > 0 OR attempts_uncertain) AND needs_account_lock;
 
--- The final status, the run, the rail's id and the end are written once; only a return replaces the final status.
+-- The final status, the run, the rail's id and the end are written once; only a return replaces the final status. What was erased stays so.
 CREATE FUNCTION guard_payment() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF OLD.final_status IS NOT NULL AND NEW.final_status IS DISTINCT FROM OLD.final_status
@@ -154,6 +157,10 @@ BEGIN
     END IF;
     IF OLD.ended_at IS NOT NULL AND NEW.state <> OLD.state THEN
         RAISE EXCEPTION 'payment % has ended: %', OLD.payment_id, OLD.state USING ERRCODE = 'restrict_violation';
+    END IF;
+    IF OLD.erased_at IS NOT NULL AND (NEW.erased_at, NEW.destination_account, NEW.end_to_end_id)
+                                     IS DISTINCT FROM (OLD.erased_at, OLD.destination_account, OLD.end_to_end_id) THEN
+        RAISE EXCEPTION 'payment % is erased', OLD.payment_id USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;
 END

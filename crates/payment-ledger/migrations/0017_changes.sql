@@ -26,7 +26,8 @@ CREATE TABLE changes (
     CONSTRAINT changes_kind_known CHECK (kind IN (
         'open_account', 'fund_account', 'freeze_account', 'unfreeze_account', 'activate_kill_switch', 'lift_kill_switch', 'set_limit',
         'create_api_key', 'rotate_api_key', 'revoke_api_key', 'disable_endpoint', 'enable_endpoint', 'replay_delivery',
-        'replay_failed_deliveries', 'retry_event', 'discard_message', 'republish_events', 'accept_temporal_namespace')),
+        'replay_failed_deliveries', 'retry_event', 'discard_message', 'republish_events', 'accept_temporal_namespace',
+        'erase_account')),
     CONSTRAINT changes_status_known CHECK (status IN ('proposed', 'done', 'withdrawn')),
     CONSTRAINT changes_key_hash_of_a_new_key CHECK (
         (kind IN ('create_api_key', 'rotate_api_key')) = (key_hash IS NOT NULL) AND octet_length(key_hash) = 32),
@@ -75,6 +76,8 @@ CREATE FUNCTION change_needs_two(change_kind text, a jsonb) RETURNS boolean LANG
         -- In another namespace the open payments' workflows are started again.
         WHEN change_kind IN ('fund_account', 'unfreeze_account', 'lift_kill_switch', 'create_api_key', 'rotate_api_key',
                              'accept_temporal_namespace') THEN true
+        -- Nobody gets back what is erased.
+        WHEN change_kind = 'erase_account' THEN true
         -- A bound that is removed or raised.
         WHEN change_kind = 'set_limit' THEN EXISTS (
             SELECT FROM limit_in_force(a) l
@@ -101,10 +104,13 @@ BEGIN
             WHEN a ->> 'account_id' LIKE 'internal:%' THEN 'the prefix internal: is that of the bank''s own accounts; choose another id'
             WHEN (account.tenant_id, account.currency) <> (a ->> 'tenant_id', a ->> 'currency') THEN
                 format('account %s exists already, of another tenant or in another currency; choose another id', account.account_id) END;
-    ELSIF change_kind IN ('fund_account', 'freeze_account', 'unfreeze_account') THEN
+    ELSIF change_kind IN ('fund_account', 'freeze_account', 'unfreeze_account', 'erase_account') THEN
         RETURN CASE
             WHEN account.account_id IS NULL OR account.tenant_id IS DISTINCT FROM a ->> 'tenant_id' OR account.kind <> 'customer' THEN
                 format('tenant %s has no account %s; check both', a ->> 'tenant_id', a ->> 'account_id')
+            WHEN change_kind = 'erase_account' THEN (
+                SELECT format('the erasure of account %s of %s goes on', e.account_id, e.requested_at)
+                FROM erasures e WHERE e.account_id = account.account_id AND e.done_at IS NULL)
             WHEN account.status = 'closed' THEN format('account %s is closed', account.account_id)
             WHEN change_kind = 'fund_account' AND account.currency IS DISTINCT FROM a ->> 'currency' THEN
                 format('account %s is in %s, not in %s', account.account_id, account.currency, a ->> 'currency')
@@ -217,6 +223,10 @@ BEGIN
     ELSIF change_kind IN ('freeze_account', 'unfreeze_account') THEN
         UPDATE accounts SET status = CASE change_kind WHEN 'freeze_account' THEN 'frozen' ELSE 'active' END
             WHERE account_id = a ->> 'account_id' AND kind = 'customer' AND status <> 'closed';
+    ELSIF change_kind = 'erase_account' THEN
+        INSERT INTO erasures (account_id, approved_by, reason, requested_at) VALUES (a ->> 'account_id', by_operator, why, clock_timestamp())
+            ON CONFLICT (account_id) DO UPDATE SET approved_by = excluded.approved_by, reason = excluded.reason,
+                requested_at = excluded.requested_at, next_look_at = '-infinity', done_at = NULL;
     ELSIF change_kind = 'activate_kill_switch' THEN
         INSERT INTO kill_switches (switch, currency, destination_prefix, activated_by, reason)
             VALUES (a ->> 'switch', a ->> 'currency', a ->> 'destination_prefix', by_operator, why)
@@ -261,6 +271,7 @@ $$;
 CREATE FUNCTION change_object(change_kind text, a jsonb) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = public, pg_temp AS $$
     SELECT CASE
         WHEN change_kind IN ('freeze_account', 'unfreeze_account') THEN 'account ' || (a ->> 'account_id')
+        WHEN change_kind = 'erase_account' THEN 'erasure ' || (a ->> 'account_id')
         WHEN change_kind = 'set_limit' THEN concat_ws(' ', 'limit', a ->> 'scope', a ->> 'scope_id', a ->> 'currency')
         WHEN change_kind = 'accept_temporal_namespace' THEN 'namespace' END
 $$;
@@ -268,7 +279,7 @@ $$;
 -- What a change is about, as it is now.
 CREATE FUNCTION change_before(change_kind text, a jsonb) RETURNS jsonb LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
     SELECT CASE
-        WHEN change_kind IN ('fund_account', 'freeze_account', 'unfreeze_account') THEN (
+        WHEN change_kind IN ('fund_account', 'freeze_account', 'unfreeze_account', 'erase_account') THEN (
             SELECT jsonb_build_object('status', c.status, 'available_minor', c.available_minor, 'currency', c.currency)
             FROM accounts c WHERE c.account_id = a ->> 'account_id')
         WHEN change_kind = 'lift_kill_switch' THEN (
@@ -295,7 +306,7 @@ CREATE TABLE change_lock ();
 
 CREATE FUNCTION lock_changes(change_kind text, a jsonb) RETURNS void LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
-    PERFORM FROM accounts WHERE account_id = a ->> 'account_id' FOR NO KEY UPDATE;
+    PERFORM FROM accounts WHERE account_id = a ->> 'account_id' AND change_kind <> 'erase_account' FOR NO KEY UPDATE;
     -- An emergency stop waits for nobody: it needs nothing, and an index makes it once. What concerns events takes longer, and nobody waits
     -- for it: it locks the rows that it changes.
     IF change_kind NOT IN ('activate_kill_switch', 'disable_endpoint', 'enable_endpoint', 'replay_delivery', 'replay_failed_deliveries',

@@ -6,6 +6,7 @@ use payment_ledger::access::api_keys::KeyView;
 use payment_ledger::accounts::Account;
 use payment_ledger::admission::kill_switches::KillSwitchView;
 use payment_ledger::admission::limits::LimitView;
+use payment_ledger::operator::erasure::Erasure;
 use payment_protocol::ids::{AccountId, ClientId, TenantId};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Query};
@@ -26,16 +27,41 @@ pub(crate) struct AccountDocument {
     available_minor: i64,
     /// Sum of the open holds that the customer bears.
     held_minor: i64,
+    /// The erasure of personal fields, if operators have begun one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    erasure: Option<ErasureDocument>,
 }
 
-impl From<Account> for AccountDocument {
-    fn from(account: Account) -> Self {
+/// The erasure of the personal fields of an account's payments.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ErasureDocument {
+    /// Payments accepted before then are erased.
+    #[schema(value_type = String, format = DateTime)]
+    requested_at: Timestamp,
+    /// Payments erased so far.
+    erased_payments: i64,
+    /// When the last one was erased; missing while some have to wait for their end, or for what is open of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    done_at: Option<Timestamp>,
+}
+
+impl From<Erasure> for ErasureDocument {
+    fn from(erasure: Erasure) -> Self {
+        let Erasure { requested_at, payments, done_at } = erasure;
+        Self { requested_at, erased_payments: payments, done_at }
+    }
+}
+
+impl AccountDocument {
+    fn new(account: Account, erasure: Option<Erasure>) -> Self {
         Self {
             account_id: account.account_id,
             currency: account.currency,
             status: account.status,
             available_minor: account.available_minor,
             held_minor: account.held_minor,
+            erasure: erasure.map(ErasureDocument::from),
         }
     }
 }
@@ -59,8 +85,9 @@ pub(crate) async fn retrieve_account(
     let missing = || account_not_found(&tenant, &account);
     let ids = TenantId::new(tenant.as_str()).ok().zip(AccountId::new(account.as_str()).ok());
     let (tenant_id, account_id) = ids.ok_or_else(missing)?;
-    let found = logged_in.ledger.account(&tenant_id, &account_id).await?;
-    Ok(Json(found.ok_or_else(missing)?.into()))
+    let account = logged_in.ledger.account(&tenant_id, &account_id).await?.ok_or_else(missing)?;
+    let erasure = logged_in.ledger.erasure(&account_id).await?;
+    Ok(Json(AccountDocument::new(account, erasure)))
 }
 
 /// A limit in force. A bound that is missing is unlimited.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use outbox::nats::BrokerOptions;
@@ -12,6 +13,9 @@ use serde::Deserialize;
 use workflow_api::TemporalOptions;
 
 use crate::heads_export::HeadsExport;
+
+/// Seconds of a day.
+const DAY_S: u64 = 24 * 3_600;
 
 /// Sections of the shared configuration file.
 #[derive(Debug, Default, Deserialize)]
@@ -55,6 +59,9 @@ pub(crate) struct BackgroundWorkerOptions {
     pub(crate) publish_interval_ms: u64,
     /// Retention of published events, during which they can be published again, in seconds. Default 14 days.
     pub(crate) event_retention_s: u64,
+    /// How long a payment has ended before its personal fields are erased, where operators had its account erased, in seconds; not
+    /// shorter than `event_retention_s`, and a day at least. Default 30 days.
+    pub(crate) erase_after_s: u64,
     /// Pause between two batches of journal sealing, in milliseconds; no pause follows a full batch. Default 1000.
     pub(crate) seal_interval_ms: u64,
     /// Upper bound of journal entries of a batch, 1 to 10000. Default 5000.
@@ -67,6 +74,19 @@ pub(crate) struct BackgroundWorkerOptions {
 }
 
 impl BackgroundWorkerOptions {
+    /// How long a payment has ended before it is erased.
+    ///
+    /// # Errors
+    /// Events could not be published again as long as `event_retention_s` promises.
+    pub(crate) fn erase_after(&self) -> anyhow::Result<Duration> {
+        let (erase, kept) = (self.erase_after_s, self.event_retention_s);
+        anyhow::ensure!(
+            erase >= kept.max(DAY_S),
+            "background_worker.erase_after_s ({erase}) is at least a day ({DAY_S}) and background_worker.event_retention_s ({kept})"
+        );
+        Ok(Duration::from_secs(erase))
+    }
+
     /// The export of the heads, if it is configured.
     ///
     /// # Errors
@@ -98,6 +118,7 @@ impl Default for BackgroundWorkerOptions {
             partition_maintenance_interval_ms: 60_000,
             publish_interval_ms: 250,
             event_retention_s: 14 * 24 * 3600,
+            erase_after_s: 30 * 24 * 3600,
             seal_interval_ms: 1_000,
             seal_batch_max: 5_000,
             heads_path: None,

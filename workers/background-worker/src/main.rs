@@ -8,7 +8,7 @@
 //! | `account_restoring` | restores customers' accounts without a confirmation in time |
 //! | `metrics_collection` | sets the gauges of open payments and backlogs |
 //! | `hold_audit` | checks every open hold against its payment and the journal |
-//! | `partition_maintenance` | creates and drops partitions of idempotency keys, deletes old events |
+//! | `partition_maintenance` | creates and drops partitions of idempotency keys, deletes old events, erases personal fields |
 //! | `outbox_publishing` | publishes outbox events to the broker |
 //! | `journal_sealing` | extends the hash chain over new journal entries |
 //! | `heads_export` | appends the signed heads of the hash chains to a file |
@@ -51,6 +51,7 @@ async fn main() -> anyhow::Result<()> {
     let server = serve::serve(listen, "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN", health, stop.clone());
     options.temporal.check()?;
     let heads = options.background_worker.heads_export()?;
+    let erase_after = options.background_worker.erase_after()?;
     if let Some(export) = &heads {
         let public_key = export.key.public()?;
         tracing::info!(path = %export.path.display(), %public_key, "the background-worker exports the signed heads of the hash chains");
@@ -65,7 +66,7 @@ async fn main() -> anyhow::Result<()> {
             account_restoring::run(&ledger, &options.background_worker, &stop),
             metrics_collection::run(&ledger, &options.background_worker, &stop),
             hold_audit::run(&ledger, &options.background_worker, &stop),
-            partition_maintenance::run(ledger.pool(), &options.background_worker, &stop),
+            partition_maintenance::run(&ledger, &options.background_worker, erase_after, &stop),
             relay.run(&stop),
             journal_sealing::run(&ledger, &options.background_worker, &stop),
             heads_export::run(&ledger, heads.as_ref(), &stop),

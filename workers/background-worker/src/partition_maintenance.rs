@@ -1,10 +1,11 @@
-//! Maintains the day partitions of idempotency keys (S3.4, S4.2), releases the claims of processes that are gone (S4.5), and
-//! deletes published events after their retention. The API must not wait for any of this.
+//! Maintains the day partitions of idempotency keys (S3.4, S4.2), releases the claims of processes that are gone (S4.5), deletes
+//! published events after their retention, and erases the personal fields that operators had erased. The API must not wait for any of this.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use monitoring::background_task::BackgroundTask;
+use payment_ledger::Ledger;
 use postgres_kit::deletion::DELETED_MAX;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
@@ -14,20 +15,38 @@ use crate::periodic::{self, RoundOutcome};
 
 /// Maintains partitions and deletes old events until `stop`. Several processes may: the one that holds the lock
 /// works, the others skip the round.
-pub(crate) async fn run(pool: &PgPool, options: &BackgroundWorkerOptions, stop: &CancellationToken) {
+/// A payment that ended `erase_after` ago may be erased.
+pub(crate) async fn run(
+    ledger: &Ledger,
+    options: &BackgroundWorkerOptions,
+    erase_after: Duration,
+    stop: &CancellationToken,
+) {
+    let pool = ledger.pool();
     let interval = Duration::from_millis(options.partition_maintenance_interval_ms);
     let event_retention = Duration::from_secs(options.event_retention_s);
     periodic::run(BackgroundTask::PartitionMaintenance, interval, stop, async || {
-        // Both run each round, whether or not the other one fails.
-        let partitions = maintain_partitions(pool).await;
+        // Each runs in each round, whether or not another one fails.
+        let partitions = maintain_partitions(pool).await.map(|()| RoundOutcome::Idle);
         let events = prune_events(pool, event_retention).await;
-        if let (Err(_), Err(error)) = (&partitions, &events) {
-            tracing::warn!(
-                error = &**error as &dyn std::error::Error,
-                "the background task partition_maintenance could not delete old published outbox events; its next round tries again"
-            );
+        let erased = erase(ledger, erase_after).await;
+        let mut outcome = Ok(RoundOutcome::Idle);
+        for part in [partitions, events, erased] {
+            outcome = match (outcome, part) {
+                (Err(error), Err(other)) => {
+                    // The round reports one.
+                    tracing::warn!(
+                        error = &*other as &dyn std::error::Error,
+                        "a part of the background task partition_maintenance failed, too; its next round tries again"
+                    );
+                    Err(error)
+                }
+                (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+                (Ok(RoundOutcome::Idle), Ok(part)) => Ok(part),
+                (Ok(RoundOutcome::MoreWork), Ok(_)) => Ok(RoundOutcome::MoreWork),
+            };
         }
-        partitions.and(events)
+        outcome
     })
     .await;
 }
@@ -48,6 +67,12 @@ async fn maintain_partitions(pool: &PgPool) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Goes on with an erasure that operators have begun.
+async fn erase(ledger: &Ledger, erase_after: Duration) -> Result<RoundOutcome> {
+    let taken = ledger.go_on_with_erasure(erase_after).await.context("no personal fields were erased")?;
+    Ok(if taken.is_some() { RoundOutcome::MoreWork } else { RoundOutcome::Idle })
 }
 
 async fn prune_events(pool: &PgPool, retention: Duration) -> Result<RoundOutcome> {

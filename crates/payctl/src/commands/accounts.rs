@@ -11,7 +11,7 @@ use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{Align, Table};
 
-/// Open, fund, freeze, unfreeze and show customers' accounts; a deposit and an unfreeze take two operators
+/// Open, fund, freeze, unfreeze, erase and show customers' accounts; a deposit, an unfreeze and an erasure take two operators
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Open an account without money
@@ -48,7 +48,17 @@ pub(crate) enum Command {
         #[command(flatten)]
         reason: ReasonArgs,
     },
-    /// Show an account's available and held amounts
+    /// Propose to erase the personal fields of the payments that an account has made until now; another operator confirms it
+    ///
+    /// Each payment is erased some time after its end: who was paid, the reference, and what the switch wrote. The account's id and the
+    /// amounts stay in the books. Nothing brings back what is erased.
+    Erase {
+        #[command(flatten)]
+        account: AccountArgs,
+        #[command(flatten)]
+        reason: ReasonArgs,
+    },
+    /// Show an account's available and held amounts, and the erasure of its payments
     Show(AccountArgs),
 }
 
@@ -95,6 +105,9 @@ pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Resul
         Command::Unfreeze { account, reason } => {
             make(&account, account.change("unfreeze_account"), &reason, out).await?;
         }
+        Command::Erase { account, reason } => {
+            make(&account, account.change("erase_account"), &reason, out).await?;
+        }
         Command::Show(account) => show(&account, &account.session.client()?, out).await?,
     }
     Ok(CommandOutcome::Success)
@@ -115,7 +128,19 @@ async fn make(
 }
 
 async fn show(account: &AccountArgs, client: &OperatorClient, out: &mut Output<'_>) -> anyhow::Result<()> {
-    Ok(out.write_line(table([&account.read(client).await?])?)?)
+    let account = account.read(client).await?;
+    out.write_line(table([&account])?)?;
+    if let Some(erasure) = &account.erasure {
+        let status = match erasure.done_at {
+            Some(at) => format!("done at {at:.0}"),
+            None => "the others wait".to_owned(),
+        };
+        out.write_line(format_args!(
+            "payments before {:.0} are erased: {}, {status}",
+            erasure.requested_at, erasure.erased_payments
+        ))?;
+    }
+    Ok(())
 }
 
 impl From<Account> for AccountDocument {
@@ -126,6 +151,7 @@ impl From<Account> for AccountDocument {
             status: account.status,
             available_minor: account.available_minor,
             held_minor: account.held_minor,
+            erasure: None,
         }
     }
 }
@@ -158,6 +184,7 @@ mod tests {
             status: "active".into(),
             available_minor: minor,
             held_minor: 5,
+            erasure: None,
         };
         let accounts = [account("A", "EUR", 1_250), account("B", "JPY", 1_250), account("C", "BHD", 1_250)];
         let expected = "\

@@ -86,6 +86,15 @@ pub(crate) struct AccountDocument {
     pub(crate) status: String,
     pub(crate) available_minor: i64,
     pub(crate) held_minor: i64,
+    pub(crate) erasure: Option<ErasureDocument>,
+}
+
+/// The erasure of an account's personal fields.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ErasureDocument {
+    pub(crate) requested_at: Timestamp,
+    pub(crate) erased_payments: i64,
+    pub(crate) done_at: Option<Timestamp>,
 }
 
 /// A limit in force.

@@ -63,6 +63,13 @@ pub enum Change {
         /// The account.
         account: AccountId,
     },
+    /// Erases the personal fields of an account's payments that are accepted until now, after their end. Two operators.
+    EraseAccount {
+        /// Whose account it is.
+        tenant: TenantId,
+        /// The account.
+        account: AccountId,
+    },
     /// Refuses new payments.
     ActivateKillSwitch(KillSwitchTarget),
     /// Accepts payments again. Two operators.
@@ -179,6 +186,7 @@ impl Change {
             Self::FundAccount { .. } => "fund_account",
             Self::FreezeAccount { .. } => "freeze_account",
             Self::UnfreezeAccount { .. } => "unfreeze_account",
+            Self::EraseAccount { .. } => "erase_account",
             Self::ActivateKillSwitch(_) => "activate_kill_switch",
             Self::LiftKillSwitch { .. } => "lift_kill_switch",
             Self::SetLimit { .. } => "set_limit",
@@ -205,7 +213,9 @@ impl Change {
             Self::FundAccount { tenant, account, money } => json!({
                 "tenant_id": tenant, "account_id": account, "amount_minor": money.amount_minor(), "currency": money.currency().code(),
             }),
-            Self::FreezeAccount { tenant, account } | Self::UnfreezeAccount { tenant, account } => {
+            Self::FreezeAccount { tenant, account }
+            | Self::UnfreezeAccount { tenant, account }
+            | Self::EraseAccount { tenant, account } => {
                 json!({"tenant_id": tenant, "account_id": account})
             }
             Self::ActivateKillSwitch(KillSwitchTarget::Switch(switch)) => json!({"switch": switch}),

@@ -259,7 +259,8 @@ pub(super) async fn receive(
     // Event ids are unique per switch only.
     let origin = format!("{}:{}", report.switch, report.event_id);
     if let Some(earlier) = insert(tx, report, known.as_ref()).await? {
-        if earlier == report.body {
+        // Empty: erased since.
+        if earlier.is_empty() || earlier == report.body {
             return Ok(Received::Before(StoreCallbackOutcome::Duplicate));
         }
         let detail = format!("callback event {origin} was received again with another body");

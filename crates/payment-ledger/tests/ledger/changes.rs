@@ -281,6 +281,29 @@ async fn another_temporal_namespace_takes_two_operators(_: PgPoolOptions, connec
     assert_eq!(staff.owner.words(history).await, ["1 first payment-worker", "2 other bob", "3 first bob"]);
 }
 
+/// Nobody gets back what is erased: two operators, and once until it is done.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_erasure_takes_two_operators(_: PgPoolOptions, connect: PgConnectOptions) {
+    let staff = Staff::new(&connect).await;
+    let (tenant, account) = (tenant(), account_id("acc-new"));
+    let erase = Change::EraseAccount { tenant: tenant.clone(), account: account.clone() };
+    assert!(staff.barred(erase.clone()).await.contains("has no account"));
+    let open = Change::OpenAccount { tenant, account: account.clone(), currency: Currency::EUR };
+    staff.made_by_one(open).await;
+    let (id, twice) = (staff.proposed(&erase).await, staff.max.propose_change(&erase, "r").await.unwrap());
+    let erasure = async || staff.api.ledger.erasure(&account).await.unwrap();
+    assert_eq!(erasure().await, None, "nothing is erased by one operator");
+    staff.confirmed(&id).await;
+    assert_eq!(erasure().await.map(|erasure| (erasure.payments, erasure.done_at)), Some((0, None)));
+    assert_eq!(staff.read(&twice).await.status, ChangeStatus::Withdrawn);
+    assert!(staff.barred(erase.clone()).await.contains("goes on"));
+    while staff.owner.ledger.go_on_with_erasure(std::time::Duration::ZERO).await.unwrap().is_some() {}
+    assert!(erasure().await.is_some_and(|erasure| erasure.done_at.is_some()));
+    let again = staff.proposed(&erase).await;
+    staff.confirmed(&again).await;
+    assert!(erasure().await.is_some_and(|erasure| erasure.done_at.is_none()));
+}
+
 /// Events and webhook deliveries take one operator, who is recorded with the reason; what is not there is refused in words.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn events_and_webhook_deliveries_take_one_operator(_: PgPoolOptions, connect: PgConnectOptions) {

@@ -18,6 +18,7 @@ mod database_constraints;
 mod debit;
 mod decisions;
 mod durability;
+mod erasure;
 mod events;
 mod explorer_bank;
 mod final_status;

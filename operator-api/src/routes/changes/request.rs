@@ -50,6 +50,13 @@ pub(crate) enum RequestedChange {
         #[schema(value_type = String)]
         account_id: AccountId,
     },
+    /// Erase the personal fields of the payments that an account has made until now, each some time after its end. Two operators.
+    EraseAccount {
+        #[schema(value_type = String)]
+        tenant_id: TenantId,
+        #[schema(value_type = String)]
+        account_id: AccountId,
+    },
     /// Refuse new payments of a switch, or of a currency to destination accounts with a prefix; an empty prefix is every account. Accepted
     /// payments proceed. One operator.
     ActivateKillSwitch {
@@ -191,6 +198,9 @@ impl RequestedChange {
             }
             Self::UnfreezeAccount { tenant_id, account_id } => {
                 Change::UnfreezeAccount { tenant: tenant_id, account: account_id }
+            }
+            Self::EraseAccount { tenant_id, account_id } => {
+                Change::EraseAccount { tenant: tenant_id, account: account_id }
             }
             Self::ActivateKillSwitch { switch, currency: code, destination_prefix } => {
                 Change::ActivateKillSwitch(kill_switch_target(switch, code.as_deref(), destination_prefix)?)
