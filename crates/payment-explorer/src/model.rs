@@ -53,6 +53,24 @@ pub struct WalkBounds {
 impl WalkBounds {
     /// The number of events that [`WalkBounds::events`] counts.
     pub const EVENTS: u8 = 3;
+
+    /// How many kinds of trouble may come together in one sequence.
+    #[must_use]
+    pub fn kinds_of_trouble(&self) -> usize {
+        let Self {
+            faults,
+            switch_faults,
+            lost_commits,
+            failovers,
+            second_runs,
+            second_payments,
+            false_decisions,
+            ..
+        } = *self;
+        let kinds =
+            [faults, switch_faults, lost_commits, failovers, second_runs, second_payments, false_decisions];
+        kinds.into_iter().filter(|bound| *bound > 0).count()
+    }
 }
 
 /// The bounds as the arguments of the command that walks within them; a bound of zero is left out, except the faults and decisions,

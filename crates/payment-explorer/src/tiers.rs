@@ -104,6 +104,8 @@ const STATEMENT_ONLY: &str = "at_most_once:statement";
 const WITHOUT_REFERENCES: &str = "validate:query+deadline+cancel+recall";
 /// How many of the representative profiles the fast tier walks with faults of the switch.
 const WITH_SWITCH_FAULTS: usize = 4;
+/// Of so many accepted profiles the short tier walks one.
+const WITHOUT_TROUBLE: usize = 5;
 /// More states than any walk has, about 15 GB of memory.
 const STATES_MAX: usize = 120_000_000;
 
@@ -276,6 +278,26 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
     walks.push(Walk::new(validate, 1, 0, 0).with_second_payments(1).with_events(0));
     walks.extend(profiles::accepted()?.into_iter().map(|profile| Walk::new(profile, 0, 0, 1)));
     Ok(walks)
+}
+
+/// The walks of the fast tier with one kind of trouble at a time: faults of ours, faults of the switch (at the rails), lost commits,
+/// failovers, second runs, second payments, or false evidence; and every fifth of the accepted profiles without trouble. A third of its
+/// states.
+///
+/// # Errors
+/// As [`fast`].
+pub fn short() -> anyhow::Result<Vec<Walk>> {
+    let mut untroubled = 0_usize;
+    let is_rail = |walk: &Walk| Rail::ALL.iter().any(|rail| profiles::name(&walk.profile) == rail.as_str());
+    let is_short = |walk: &Walk| match walk.bounds.kinds_of_trouble() {
+        0 => {
+            untroubled += 1;
+            untroubled % WITHOUT_TROUBLE == 1
+        }
+        1 => walk.bounds.switch_faults == 0 || is_rail(walk),
+        _ => false,
+    };
+    Ok(fast()?.into_iter().filter(is_short).collect())
 }
 
 /// The representative profiles and every rail with two faults, with two faults of the switch and two decisions, and with one fault

@@ -1,4 +1,5 @@
-//! The fast tier: every accepted profile, and every branch that the protocol can reach.
+//! The short tier: one kind of trouble at a time. With `TEST_LONG`, as of `./dev test --long`, the fast tier: every accepted profile, several
+//! kinds together, and every branch that the protocol can reach.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails")]
 
@@ -6,7 +7,8 @@ use std::process::Command;
 
 #[test]
 fn r38_the_explorer_finds_no_order_of_events_that_breaks_an_invariant() {
-    let walked = Command::new(env!("CARGO_BIN_EXE_explore")).output().unwrap();
+    let tier: &[&str] = if std::env::var_os("TEST_LONG").is_some() { &[] } else { &["--short"] };
+    let walked = explore(tier);
     let output = String::from_utf8_lossy(&walked.stdout);
     println!("{output}");
     assert!(walked.status.success(), "{output}");
