@@ -80,7 +80,7 @@ CREATE TABLE webhook_attempts (
 
 CREATE INDEX webhook_attempts_by_delivery ON webhook_attempts (position, attempt_id);
 
--- What operators do with any endpoint. Disables it with a note; false if there is none.
+-- What operators do with any endpoint. Disables it with a note; false if no endpoint has the id.
 CREATE FUNCTION disable_webhook_endpoint(endpoint text, note text) RETURNS boolean LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = 'by_operator', disabled_note = note
@@ -98,7 +98,7 @@ BEGIN
 END
 $$;
 
--- Replays a delivery, whatever its state; false if there is none or an attempt is in flight.
+-- Replays a delivery, whatever its state; false without it, or while an attempt is in flight.
 CREATE FUNCTION replay_webhook_delivery(endpoint text, event text) RETURNS boolean LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     UPDATE webhook_deliveries

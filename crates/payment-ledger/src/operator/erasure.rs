@@ -8,7 +8,7 @@ use payment_protocol::ids::AccountId;
 
 use crate::{Ledger, LedgerError};
 
-/// Payments taken in one transaction.
+/// Payments of one transaction.
 const BATCH: i32 = 500;
 
 /// The erasure of an account's payments.
