@@ -190,6 +190,17 @@ async fn r36_a_killed_sealer_leaves_no_partial_batch(options: PgPoolOptions, con
 
 /// Unsealed entries are counted, with the age of the oldest.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_sealer_that_finds_nothing_does_not_hold_up_the_next(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for _ in 0..500 {
+        let size = BatchSize::new(10);
+        let outcomes =
+            [bank.ledger.seal(size).await.unwrap(), bank.ledger.seal_audit_log(size).await.unwrap()];
+        assert_eq!(outcomes, [SealOutcome::NothingToSeal; 2]);
+    }
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r36_unsealed_journal_entries_are_counted_with_the_oldest_age(pool: PgPool) {
     let bank = Bank::new(pool);
     let unsealed = async || {

@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 
 use super::chain::SealedAuditEntry;
 use super::verify::VerificationReport;
-use super::{BatchSize, SealHash, SealOutcome, stored_hash};
+use super::{BatchSize, SealHash, SealOutcome, nothing_to_seal, stored_hash};
 use crate::{Ledger, LedgerError};
 
 /// Seals read per page.
@@ -34,7 +34,7 @@ impl Ledger {
         // One that was deleted before it was sealed stays in audit_log_unsealed, where the verification finds it.
         let entries = entries(&mut tx, &ids).await?;
         if entries.is_empty() {
-            return Ok(SealOutcome::NothingToSeal);
+            return nothing_to_seal(tx).await;
         }
         let last = sqlx::query!("SELECT position, hash FROM audit_log_seals ORDER BY position DESC LIMIT 1")
             .fetch_optional(&mut *tx)

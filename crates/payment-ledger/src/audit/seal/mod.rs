@@ -72,7 +72,7 @@ impl Ledger {
         let Some(mut tx) = self.lock_sealer().await? else { return Ok(SealOutcome::Busy) };
         let entries = unsealed_entries(&mut tx, size).await?;
         if entries.is_empty() {
-            return Ok(SealOutcome::NothingToSeal);
+            return nothing_to_seal(tx).await;
         }
         let head = head(&mut tx).await?;
         let ids: Vec<i64> = entries.iter().map(|entry| entry.entry_id).collect();
@@ -91,6 +91,13 @@ impl Ledger {
                 .await?;
         Ok(has_lock.then_some(tx))
     }
+}
+
+/// Gives the sealer's lock back before it returns: a dropped transaction keeps it until the pool has rolled it back, and the next
+/// call would find another sealer at work.
+async fn nothing_to_seal(tx: Transaction<'_, Postgres>) -> Result<SealOutcome, LedgerError> {
+    tx.rollback().await?;
+    Ok(SealOutcome::NothingToSeal)
 }
 
 impl SealOutcome {
