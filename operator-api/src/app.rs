@@ -23,7 +23,8 @@ use utoipa_axum::routes;
 use workflow_api::UpdateSender;
 
 use crate::config::{Config, SetupError};
-use crate::routes::{changes, decisions, docs, exceptions, payments, sessions, settings};
+use crate::oidc::Oidc;
+use crate::routes::{changes, decisions, docs, exceptions, identities, payments, sessions, settings};
 
 /// Bounds of a request. A decision waits for its outcome for 30 s at most.
 const BOUNDS: RequestBounds = RequestBounds {
@@ -40,6 +41,8 @@ pub(crate) struct App {
     pub(crate) updates: Arc<UpdateSender>,
     /// Whether the demo's passwords, which everybody can read, are accepted: on this machine only.
     pub(crate) accepts_demo_passwords: bool,
+    /// The OpenID provider, if one is configured.
+    pub(crate) oidc: Option<Oidc>,
     /// Cancelled when the process stops: waits end.
     pub(crate) stopping: CancellationToken,
 }
@@ -70,6 +73,7 @@ pub fn router(config: Config, pool: PgPool, stopping: CancellationToken) -> Resu
         switches,
         updates: Arc::new(UpdateSender::new(config.temporal, "operator-api")),
         accepts_demo_passwords: options.listen.ip().is_loopback(),
+        oidc: options.oidc.map(Oidc::new).transpose()?,
         stopping,
     });
     let (api, document) = api_routes().split_for_parts();
@@ -95,6 +99,8 @@ pub(crate) fn document() -> OpenApi {
 fn api_routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(docs::description())
         .routes(routes!(sessions::log_in))
+        .routes(routes!(identities::retrieve_provider))
+        .routes(routes!(identities::log_in_with_id_token))
         .routes(routes!(sessions::current_session, sessions::log_out))
         .routes(routes!(payments::list_waiting_payments))
         .routes(routes!(decisions::propose_decision))

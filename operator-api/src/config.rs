@@ -3,12 +3,15 @@
 //! Sections of other processes are ignored; an unknown key in one of its own sections is refused.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use payment_ledger::DatabaseOptions;
 use serde::Deserialize;
 use service_kit::published::PublishedSecret;
 use switch_client::{SwitchConfigError, Switches};
 use workflow_api::TemporalOptions;
+
+use crate::oidc::OidcSetupError;
 
 /// The sections that this process reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -37,6 +40,25 @@ pub struct OperatorApiOptions {
     pub metrics_listen: SocketAddr,
     /// Whether `listen` also serves `/docs` and `/openapi.json`. Default false.
     pub docs: bool,
+    /// Section `[operator_api.oidc]`. Without it operators log in with passwords only.
+    pub oidc: Option<OidcOptions>,
+}
+
+/// Section `[operator_api.oidc]`: the OpenID provider at which operators log in.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OidcOptions {
+    /// URL of the provider, exactly as its discovery document has it.
+    pub issuer: String,
+    /// Id of payctl's client at the provider: one without a secret, for the authorization code with PKCE and a redirect to
+    /// `http://127.0.0.1`, and for device codes.
+    pub client_id: String,
+    /// PEM file of the authorities that the provider's certificate is checked with; without it, those of the system.
+    #[serde(default)]
+    pub ca_path: Option<PathBuf>,
+    /// Accept a provider on another machine without TLS, because other means protect the link. Default false.
+    #[serde(default)]
+    pub allow_plaintext: bool,
 }
 
 impl Default for OperatorApiOptions {
@@ -45,6 +67,7 @@ impl Default for OperatorApiOptions {
             listen: SocketAddr::from(([127, 0, 0, 1], 8081)),
             metrics_listen: SocketAddr::from(([127, 0, 0, 1], 9105)),
             docs: false,
+            oidc: None,
         }
     }
 }
@@ -58,4 +81,7 @@ pub enum SetupError {
     /// A secret is published.
     #[error(transparent)]
     Published(#[from] PublishedSecret),
+    /// The options of the OpenID provider are invalid.
+    #[error(transparent)]
+    Oidc(#[from] OidcSetupError),
 }

@@ -10,6 +10,7 @@
 //! | [`config`] | the options |
 //! | `app` | the routes and the layers around them |
 //! | `auth` | whose session a request has, and with which role |
+//! | `oidc` | which identity an ID token of the OpenID provider proves |
 //! | `delivery` | confirmed decisions to workflows |
 //! | `routes` | one file per subject |
 //! | `error` | errors as problems |
@@ -19,6 +20,7 @@ mod auth;
 pub mod config;
 mod delivery;
 mod error;
+mod oidc;
 mod routes;
 
 use monitoring::measure;
@@ -29,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use app::router;
 pub use config::{Config, SetupError};
+pub use oidc::OidcSetupError;
 
 /// The OpenAPI document, formatted for reading.
 ///

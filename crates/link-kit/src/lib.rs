@@ -30,6 +30,16 @@ impl Link {
             Self::Plaintext
         }
     }
+
+    /// The link of an HTTP URL with this scheme and host; `None` for another scheme.
+    #[must_use]
+    pub fn of_http(scheme: &str, host: &str) -> Option<Self> {
+        match scheme {
+            "https" => Some(Self::to(host, true)),
+            "http" => Some(Self::to(host, false)),
+            _ => None,
+        }
+    }
 }
 
 /// Whether a host is this machine: `localhost` or a loopback address, with or without brackets.

@@ -4,12 +4,15 @@ CREATE TABLE operators (
     -- The login, and the name under which decisions and the audit log record the operator. It never changes.
     name          text        PRIMARY KEY,
     roles         text[]      NOT NULL,
-    -- The password's secret is what argon2id makes of it and of the salt, with the costs of the version. Only the secret's SHA-256 is
-    -- stored: who reads it logs in with it nowhere.
-    password_salt    bytea       NOT NULL,
-    password_version smallint    NOT NULL,
-    password_proof   bytea       NOT NULL,
-    password_set_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- An operator logs in with a password or as an identity of an OpenID provider. The password's secret is what argon2id makes of it and
+    -- of the salt, with the costs of the version. Only the secret's SHA-256 is stored: who reads it logs in with it nowhere.
+    password_salt    bytea,
+    password_version smallint,
+    password_proof   bytea,
+    -- The provider's issuer, and the subject under which it knows the operator.
+    oidc_issuer      text,
+    oidc_subject     text,
+    login_set_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- Attempts since the last login that succeeded.
     failed_logins integer     NOT NULL DEFAULT 0,
     locked_until  timestamptz,
@@ -18,6 +21,13 @@ CREATE TABLE operators (
     CONSTRAINT operators_name_format CHECK (name ~ '^[a-zA-Z0-9][a-zA-Z0-9._@-]{0,63}$'),
     CONSTRAINT operators_roles_known CHECK (roles <@ '{viewer,operator,approver,administrator}'),
     CONSTRAINT operators_roles_not_empty CHECK (cardinality(roles) > 0),
+    CONSTRAINT operators_have_one_login CHECK (
+        num_nulls(password_salt, password_version, password_proof) = 0 AND num_nonnulls(oidc_issuer, oidc_subject) = 0
+        OR num_nonnulls(password_salt, password_version, password_proof) = 0 AND num_nulls(oidc_issuer, oidc_subject) = 0),
+    CONSTRAINT operators_identity_bounded CHECK (
+        char_length(oidc_issuer) BETWEEN 1 AND 255 AND char_length(oidc_subject) BETWEEN 1 AND 255),
+    -- One identity is one person, whatever its operators would be called.
+    CONSTRAINT operators_identity_unique UNIQUE (oidc_issuer, oidc_subject),
     CONSTRAINT operators_password_salt_is_16_bytes CHECK (octet_length(password_salt) = 16),
     CONSTRAINT operators_password_proof_is_sha256 CHECK (octet_length(password_proof) = 32),
     CONSTRAINT operators_failed_logins_counted CHECK (failed_logins >= 0)
@@ -32,6 +42,8 @@ CREATE TABLE operator_sessions (
     session_id   text        PRIMARY KEY DEFAULT 'ses_' || left(replace(gen_random_uuid()::text, '-', ''), 20),
     operator     text        NOT NULL REFERENCES operators,
     proof_hash   bytea       NOT NULL UNIQUE,
+    -- SHA-256 of the ID token that opened it; NULL if a password did. A token opens one session.
+    id_token_hash bytea      UNIQUE,
     address      text,
     opened_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     last_used_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -39,6 +51,7 @@ CREATE TABLE operator_sessions (
     expires_at   timestamptz NOT NULL,
     ended_at     timestamptz,
     CONSTRAINT operator_sessions_hash_is_sha256 CHECK (octet_length(proof_hash) = 32),
+    CONSTRAINT operator_sessions_id_token_hash_is_sha256 CHECK (octet_length(id_token_hash) = 32),
     CONSTRAINT operator_sessions_expire CHECK (expires_at > opened_at AND expires_at <= opened_at + interval '12 hours 1 minute')
 );
 
@@ -51,8 +64,8 @@ BEGIN
         RAISE EXCEPTION 'the name of operator % is final', OLD.name USING ERRCODE = 'restrict_violation';
     END IF;
     -- The audit log has no password, but that there is another one.
-    IF NEW.password_proof IS DISTINCT FROM OLD.password_proof THEN
-        NEW.password_set_at := clock_timestamp();
+    IF (NEW.password_proof, NEW.oidc_issuer, NEW.oidc_subject) IS DISTINCT FROM (OLD.password_proof, OLD.oidc_issuer, OLD.oidc_subject) THEN
+        NEW.login_set_at := clock_timestamp();
     END IF;
     RETURN NEW;
 END
@@ -66,8 +79,9 @@ CREATE TRIGGER operators_no_truncate BEFORE TRUNCATE ON operators FOR EACH STATE
 CREATE FUNCTION guard_operator_session() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF OLD.ended_at IS NOT NULL
-       OR (NEW.session_id, NEW.operator, NEW.proof_hash, NEW.address, NEW.opened_at, NEW.expires_at)
-          IS DISTINCT FROM (OLD.session_id, OLD.operator, OLD.proof_hash, OLD.address, OLD.opened_at, OLD.expires_at) THEN
+       OR (NEW.session_id, NEW.operator, NEW.proof_hash, NEW.id_token_hash, NEW.address, NEW.opened_at, NEW.expires_at)
+          IS DISTINCT FROM
+          (OLD.session_id, OLD.operator, OLD.proof_hash, OLD.id_token_hash, OLD.address, OLD.opened_at, OLD.expires_at) THEN
         RAISE EXCEPTION 'session % is final', OLD.session_id USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;
@@ -84,18 +98,33 @@ CREATE TRIGGER operator_sessions_no_truncate BEFORE TRUNCATE ON operator_session
 CREATE TRIGGER operators_audited AFTER INSERT OR UPDATE ON operators
     FOR EACH ROW EXECUTE FUNCTION record_in_audit_log('name', 'password_salt', 'password_proof', 'failed_logins');
 CREATE TRIGGER operator_sessions_audited_insert AFTER INSERT ON operator_sessions
-    FOR EACH ROW EXECUTE FUNCTION record_in_audit_log('operator,session_id', 'proof_hash', 'last_used_at');
+    FOR EACH ROW EXECUTE FUNCTION record_in_audit_log('operator,session_id', 'proof_hash', 'id_token_hash', 'last_used_at');
 CREATE TRIGGER operator_sessions_audited_end AFTER UPDATE OF ended_at ON operator_sessions
-    FOR EACH ROW EXECUTE FUNCTION record_in_audit_log('operator,session_id', 'proof_hash', 'last_used_at');
+    FOR EACH ROW EXECUTE FUNCTION record_in_audit_log('operator,session_id', 'proof_hash', 'id_token_hash', 'last_used_at');
 
 -- Sessions: how long one lasts without being used.
 CREATE FUNCTION operator_session_idle_max() RETURNS interval LANGUAGE sql IMMUTABLE SET search_path = public, pg_temp
     AS $$ SELECT interval '30 minutes' $$;
 
--- What the password of a login is hashed with; no row for an unknown login.
+-- What the password of a login is hashed with; no row for an unknown login, and for one without a password.
 CREATE FUNCTION operator_password_salt(login text, OUT salt bytea, OUT version smallint) RETURNS SETOF record
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
-    SELECT password_salt, password_version FROM operators WHERE name = login
+    SELECT password_salt, password_version FROM operators WHERE name = login AND password_salt IS NOT NULL
+$$;
+
+-- Inserts a session. Not for the processes' roles.
+CREATE FUNCTION insert_operator_session(login text, proof text, id_token bytea, from_address text, OUT opened text, OUT ends_at timestamptz)
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    -- Also a transaction without a session has a setting: the empty one.
+    IF proof !~ '^[0-9a-f]{64}$' THEN
+        RAISE EXCEPTION 'the proof of a session has 64 hexadecimal digits' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO operator_sessions (operator, proof_hash, id_token_hash, address, expires_at)
+    VALUES (login, sha256(convert_to(proof, 'UTF8')), id_token, from_address, clock_timestamp() + interval '12 hours')
+    ON CONFLICT (id_token_hash) DO NOTHING
+    RETURNING session_id, expires_at INTO opened, ends_at;
+END
 $$;
 
 -- Opens a session for who knows the secret of the login's password. Each attempt is counted, and after five that fail the login is locked
@@ -107,13 +136,9 @@ DECLARE
     known operators;
     fails integer;
 BEGIN
-    -- Also a transaction without a session has a setting: the empty one.
-    IF proof !~ '^[0-9a-f]{64}$' THEN
-        RAISE EXCEPTION 'the proof of a session has 64 hexadecimal digits' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
     -- Attempts at the same moment follow each other.
     SELECT * INTO known FROM operators WHERE name = login FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
+    IF NOT FOUND OR known.password_proof IS NULL THEN
         refusal := 'unknown';
     ELSIF known.locked_until > clock_timestamp() THEN
         refusal := 'locked';
@@ -126,10 +151,35 @@ BEGIN
     ELSE
         UPDATE operators SET failed_logins = 0, locked_until = NULL
         WHERE name = login AND (failed_logins > 0 OR locked_until IS NOT NULL);
-        INSERT INTO operator_sessions (operator, proof_hash, address, expires_at)
-        VALUES (login, sha256(convert_to(proof, 'UTF8')), from_address, clock_timestamp() + interval '12 hours')
-        RETURNING session_id, expires_at INTO opened, ends_at;
+        SELECT i.opened, i.ends_at INTO opened, ends_at FROM insert_operator_session(login, proof, NULL, from_address) i;
         has_roles := known.roles;
+    END IF;
+END
+$$;
+
+-- Opens a session for an identity that the caller has verified by the provider's ID token, whose SHA-256 is `id_token`. A token opens one
+-- session: a copy of it, from a log or a proxy, opens none.
+CREATE FUNCTION open_operator_session_of_identity(issuer text, subject text, id_token bytea, proof text, from_address text,
+                                                  OUT refusal text, OUT login text, OUT opened text, OUT ends_at timestamptz,
+                                                  OUT has_roles text[])
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    known operators;
+BEGIN
+    -- A session opened while its operator is disabled would outlive that.
+    SELECT * INTO known FROM operators WHERE oidc_issuer = issuer AND oidc_subject = subject FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        refusal := 'unknown';
+    ELSIF known.disabled_at IS NOT NULL THEN
+        refusal := 'disabled';
+    ELSE
+        SELECT i.opened, i.ends_at INTO opened, ends_at FROM insert_operator_session(known.name, proof, id_token, from_address) i;
+        IF opened IS NULL THEN
+            refusal := 'token_used';
+        ELSE
+            login := known.name;
+            has_roles := known.roles;
+        END IF;
     END IF;
 END
 $$;
@@ -167,10 +217,12 @@ CREATE FUNCTION acting_operator(needed_role text) RETURNS text LANGUAGE sql STAB
 $$;
 
 -- operator-api: sessions, by these functions alone, and what operators decide in them.
-REVOKE EXECUTE ON FUNCTION operator_password_salt(text), open_operator_session(text, bytea, text, text), use_operator_session(text),
-    end_operator_session(text), acting_operator(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION operator_password_salt(text), open_operator_session(text, bytea, text, text), use_operator_session(text),
-    end_operator_session(text), acting_operator(text) TO operator_api;
+REVOKE EXECUTE ON FUNCTION operator_password_salt(text), open_operator_session(text, bytea, text, text),
+    open_operator_session_of_identity(text, text, bytea, text, text), insert_operator_session(text, text, bytea, text),
+    use_operator_session(text), end_operator_session(text), acting_operator(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION operator_password_salt(text), open_operator_session(text, bytea, text, text),
+    open_operator_session_of_identity(text, text, bytea, text, text), use_operator_session(text), end_operator_session(text),
+    acting_operator(text) TO operator_api;
 -- What an operator looks at.
 GRANT SELECT ON payments, accounts, holds, claims, operations, journal, timeline, submissions, switch_callbacks, inbox, returns, recalls,
     switch_profiles, statement_lines, alerts, exceptions, decisions, notifications, outbox, outbox_keys TO operator_api;

@@ -8,12 +8,7 @@ use crate::config::SwitchOptions;
 /// The link of a URL; `None` if it is no HTTP URL with a host.
 pub(crate) fn link_of(base_url: &str) -> Option<Link> {
     let url: Url = base_url.parse().ok()?;
-    let host = url.host_str()?;
-    match url.scheme() {
-        "https" => Some(Link::to(host, true)),
-        "http" => Some(Link::to(host, false)),
-        _ => None,
-    }
+    Link::of_http(url.scheme(), url.host_str()?)
 }
 
 impl SwitchOptions {

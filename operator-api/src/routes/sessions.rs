@@ -88,28 +88,35 @@ pub(crate) async fn log_in(
         );
         return Err(refused().into());
     }
-    let token = SessionToken::generate().map_err(|error| {
-        tracing::error!(%error, "the operating system has no random bytes for the token of a session");
-        Problem::internal()
-    })?;
+    let token = new_token()?;
     let address = peer.map(|Extension(peer)| peer.to_string());
     match app.ledger.log_operator_in(&name, &password, &token, address.as_deref()).await? {
-        LoginOutcome::Opened(session) => {
-            count("opened");
-            tracing::info!(
-                operator = session.operator.name,
-                session = session.session_id,
-                "an operator logged in"
-            );
-            let body = OpenedSession { token: token.expose().to_owned(), session: session.into() };
-            Ok((StatusCode::CREATED, Json(body)))
-        }
+        LoginOutcome::Opened(session) => Ok(opened(&token, session)),
         LoginOutcome::Refused(reason) => {
             // The name is not logged: people type their password into the wrong field.
             tracing::warn!(reason = reason.as_str(), address, "a login was refused");
             Err(refused().into())
         }
     }
+}
+
+/// The token of a session that is about to be opened.
+///
+/// # Errors
+/// 500: the operating system has no random bytes.
+pub(super) fn new_token() -> Result<SessionToken, Problem> {
+    SessionToken::generate().map_err(|error| {
+        tracing::error!(%error, "the operating system has no random bytes for the token of a session");
+        Problem::internal()
+    })
+}
+
+/// The answer to a login that opened a session.
+pub(super) fn opened(token: &SessionToken, session: OperatorSession) -> (StatusCode, Json<OpenedSession>) {
+    count("opened");
+    tracing::info!(operator = session.operator.name, session = session.session_id, "an operator logged in");
+    let body = OpenedSession { token: token.expose().to_owned(), session: session.into() };
+    (StatusCode::CREATED, Json(body))
 }
 
 fn refused() -> Problem {
@@ -120,7 +127,8 @@ fn refused() -> Problem {
     )
 }
 
-fn count(outcome: &'static str) {
+/// Counts a login.
+pub(super) fn count(outcome: &'static str) {
     metrics::counter!("operator_logins_total", "outcome" => outcome).increment(1);
 }
 

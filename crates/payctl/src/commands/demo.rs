@@ -121,7 +121,7 @@ async fn create_operators(ledger: &Ledger) -> anyhow::Result<()> {
             continue;
         }
         let hash = Password::new(DEMO_OPERATOR_PASSWORD.into())?.to_stored()?;
-        match ledger.create_operator(name, &ROLES, &hash).await? {
+        match ledger.create_operator(name, &ROLES, &hash.into()).await? {
             NewOperatorOutcome::Created => {}
             NewOperatorOutcome::Exists(other) => {
                 anyhow::bail!("operator {other} exists, and is not the demo's {name}")

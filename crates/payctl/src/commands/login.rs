@@ -9,24 +9,31 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::operators::first_line;
 use crate::api::is_local;
-use crate::operator_api::{Login, OperatorClient, Session, SessionArgs};
+use crate::operator_api::{Credential, Login, OperatorClient, Session, SessionArgs};
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 
 /// Log in at operator-api: later commands act in this session, which lasts 12 hours, or 30 minutes without use
 ///
-/// The password is typed, or read from the first line of standard input.
+/// Without NAME the login is at the OpenID provider that operator-api names, in a browser on this machine. With NAME it is by a
+/// password, which is typed, or read from the first line of standard input.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LoginArgs {
-    /// Name of the operator
-    name: String,
+    /// Name of an operator with a password
+    name: Option<String>,
+    /// Log in at the OpenID provider with a browser on any machine
+    #[arg(long, conflicts_with_all = ["name", "password_file", "id_token_file"])]
+    device: bool,
+    /// File whose first line is an ID token of the OpenID provider for payctl's client
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "password_file"])]
+    id_token_file: Option<PathBuf>,
     /// URL of operator-api
     #[arg(long, value_name = "URL", env = "PAYCTL_OPERATOR_API", default_value = "http://127.0.0.1:8081")]
     operator_api: Url,
     /// File whose first line is the password
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "name")]
     password_file: Option<PathBuf>,
-    /// Send the password to another machine over a link that is not encrypted, because other means protect it
+    /// Send the password or the ID token to another machine over a link that is not encrypted, because other means protect it
     #[arg(long, env = "PAYCTL_ALLOW_PLAINTEXT")]
     allow_plaintext: bool,
     #[command(flatten)]
@@ -48,8 +55,16 @@ pub(crate) async fn log_in(args: LoginArgs, out: &mut Output<'_>) -> anyhow::Res
          means protect the link"
     );
     let file = args.session.file()?;
-    let password = password(args.password_file.as_deref(), &args.name)?;
-    let session = OperatorClient::log_in(&Login { url, name: args.name }, &password).await?;
+    let as_whom = match (args.name, args.id_token_file) {
+        (Some(name), _) => {
+            let password = password(args.password_file.as_deref(), &name)?;
+            Credential::Password { name, password }
+        }
+        (None, Some(file)) => Credential::IdToken(first_line(&file)?),
+        (None, None) if args.device => Credential::Device,
+        (None, None) => Credential::Browser,
+    };
+    let session = OperatorClient::log_in(Login { url, as_whom }, out).await?;
     // The session that it replaces would stay open.
     let replaced = Session::read(&file).is_ok().then(|| args.session.client()).transpose()?;
     session.write(&file)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use payment_ledger::access::operators::{
-    ChangeOperatorOutcome, NewOperatorOutcome, OperatorRole, OperatorView, Password,
+    ChangeOperatorOutcome, NewOperatorOutcome, OperatorIdentity, OperatorRole, OperatorView, Password,
 };
 use payment_ledger::operator::decisions::validate_operator_name;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -27,11 +27,14 @@ pub(crate) enum Command {
     Create(CreateArgs),
     SetRoles(SetRolesArgs),
     ResetPassword(ResetPasswordArgs),
+    SetIdentity(SetIdentityArgs),
     Disable(DisableArgs),
     List(ListArgs),
 }
 
-/// Create an operator; prints the password once, alone on the first line, unless a file has it
+/// Create an operator, who logs in with a password or, with --issuer and --subject, at the OpenID provider
+///
+/// A generated password is printed once, alone on the first line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
@@ -41,8 +44,30 @@ pub(crate) struct CreateArgs {
     /// What the operator may do; repeat the option for several roles
     #[arg(long = "role", value_name = "ROLE", required = true, value_parser = role())]
     roles: Vec<OperatorRole>,
+    /// File whose first line is the password, 12 to 128 characters; without it, one is generated and printed
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["issuer", "subject"])]
+    password_file: Option<PathBuf>,
+    /// URL of the OpenID provider, as operator_api.oidc.issuer has it
+    #[arg(long, value_name = "URL", requires = "subject")]
+    issuer: Option<String>,
+    /// The claim sub in the operator's ID tokens
+    #[arg(long, value_name = "TEXT", requires = "issuer")]
+    subject: Option<String>,
+}
+
+/// Let an operator log in as an identity of the OpenID provider, and no longer with a password; ends the operator's sessions
+#[derive(Debug, clap::Args)]
+pub(crate) struct SetIdentityArgs {
     #[command(flatten)]
-    password: PasswordArgs,
+    database: DatabaseArgs,
+    /// Name of the operator
+    name: String,
+    /// URL of the OpenID provider, as operator_api.oidc.issuer has it
+    #[arg(long, value_name = "URL")]
+    issuer: String,
+    /// The claim sub in the operator's ID tokens
+    #[arg(long, value_name = "TEXT")]
+    subject: String,
 }
 
 /// Replace an operator's roles; takes effect at once, in open sessions too
@@ -57,15 +82,16 @@ pub(crate) struct SetRolesArgs {
     roles: Vec<OperatorRole>,
 }
 
-/// Replace an operator's password; ends the operator's sessions, and a lockout
+/// Replace how an operator logs in by a password; ends the operator's sessions, and a lockout
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResetPasswordArgs {
     #[command(flatten)]
     database: DatabaseArgs,
     /// Name of the operator
     name: String,
-    #[command(flatten)]
-    password: PasswordArgs,
+    /// File whose first line is the password, 12 to 128 characters; without it, one is generated and printed
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
 }
 
 /// Disable an operator for good; ends the operator's sessions
@@ -87,39 +113,22 @@ pub(crate) struct ListArgs {
     json: bool,
 }
 
-/// Where the password is from.
-#[derive(Debug, clap::Args)]
-struct PasswordArgs {
-    /// File whose first line is the password, 12 to 128 characters; without it, one is generated and printed
-    #[arg(long, value_name = "FILE")]
-    password_file: Option<PathBuf>,
+/// The password, and whether it was generated.
+fn read_password(file: Option<&Path>) -> anyhow::Result<(SecretString, bool)> {
+    let Some(path) = file else { return Ok((random_hex::<PASSWORD_BYTES>()?.into(), true)) };
+    let password = first_line(path)?;
+    let is_published = published::is_published(password.expose_secret());
+    anyhow::ensure!(!is_published, "everybody can read this password: it is the demo's; choose another one");
+    Ok((password, false))
 }
 
-impl PasswordArgs {
-    /// The password, and whether it was generated.
-    fn read(&self) -> anyhow::Result<(SecretString, bool)> {
-        match self.password_file.as_deref() {
-            Some(path) => {
-                let password = first_line(path)?;
-                let is_published = published::is_published(password.expose_secret());
-                anyhow::ensure!(
-                    !is_published,
-                    "everybody can read this password: it is the demo's; choose another one"
-                );
-                Ok((password, false))
-            }
-            None => Ok((random_hex::<PASSWORD_BYTES>()?.into(), true)),
-        }
-    }
-}
-
-/// A password that a file has in its first line.
+/// A password or a token that a file has in its first line.
 ///
 /// # Errors
 /// The file cannot be read.
 pub(super) fn first_line(path: &Path) -> anyhow::Result<SecretString> {
     let text = std::fs::read_to_string(path)
-        .with_context(|| format!("the password file {} cannot be read", path.display()))?;
+        .with_context(|| format!("the file {} cannot be read", path.display()))?;
     Ok(text.lines().next().unwrap_or_default().into())
 }
 
@@ -134,6 +143,7 @@ pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Resul
         Command::Create(args) => create(args, out).await?,
         Command::SetRoles(args) => set_roles(args, out).await?,
         Command::ResetPassword(args) => reset_password(args, out).await?,
+        Command::SetIdentity(args) => set_identity(args, out).await?,
         Command::Disable(args) => disable(args, out).await?,
         Command::List(args) => list(args, out).await?,
     }
@@ -141,19 +151,25 @@ pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Resul
 }
 
 async fn create(args: CreateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let CreateArgs { database, name, roles, password } = args;
+    let CreateArgs { database, name, roles, password_file, issuer, subject } = args;
     validate_operator_name(&name)?;
-    let (password, is_generated) = password.read()?;
-    let hash = Password::new(password.clone())?.to_stored()?;
-    match database.ledger().await?.create_operator(&name, &roles, &hash).await? {
+    let mut generated = None;
+    let login = if let (Some(issuer), Some(subject)) = (issuer, subject) {
+        OperatorIdentity::new(&issuer, &subject)?.into()
+    } else {
+        let (password, is_generated) = read_password(password_file.as_deref())?;
+        generated = is_generated.then(|| password.clone());
+        Password::new(password)?.to_stored()?.into()
+    };
+    match database.ledger().await?.create_operator(&name, &roles, &login).await? {
         NewOperatorOutcome::Created => {}
         NewOperatorOutcome::Exists(existing) => {
             anyhow::bail!(
-                "operator {existing} exists already; two spellings would be two operators for one person"
+                "operator {existing} exists already; two names or two logins would be two operators for one person"
             )
         }
     }
-    show_password(&password, is_generated, out)?;
+    show_password(generated.as_ref(), out)?;
     out.write_line(format_args!("operator {name} created with the roles {}", words(&roles)))?;
     Ok(())
 }
@@ -165,13 +181,22 @@ async fn set_roles(args: SetRolesArgs, out: &mut Output<'_>) -> anyhow::Result<(
 }
 
 async fn reset_password(args: ResetPasswordArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let ResetPasswordArgs { database, name, password } = args;
-    let (password, is_generated) = password.read()?;
-    let hash = Password::new(password.clone())?.to_stored()?;
-    known(&name, database.ledger().await?.set_operator_password(&name, &hash).await?)?;
-    show_password(&password, is_generated, out)?;
+    let ResetPasswordArgs { database, name, password_file } = args;
+    let (password, is_generated) = read_password(password_file.as_deref())?;
+    let login = Password::new(password.clone())?.to_stored()?.into();
+    known(&name, database.ledger().await?.set_operator_login(&name, &login).await?)?;
+    show_password(is_generated.then_some(&password), out)?;
     Ok(out
         .write_line(format_args!("operator {name} has a new password; the operator's sessions have ended"))?)
+}
+
+async fn set_identity(args: SetIdentityArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
+    let SetIdentityArgs { database, name, issuer, subject } = args;
+    let login = OperatorIdentity::new(&issuer, &subject)?.into();
+    known(&name, database.ledger().await?.set_operator_login(&name, &login).await?)?;
+    Ok(out.write_line(format_args!(
+        "operator {name} logs in as {subject} of {issuer}; the operator's sessions have ended"
+    ))?)
 }
 
 async fn disable(args: DisableArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
@@ -181,16 +206,20 @@ async fn disable(args: DisableArgs, out: &mut Output<'_>) -> anyhow::Result<()> 
 }
 
 fn known(name: &str, outcome: ChangeOperatorOutcome) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        outcome == ChangeOperatorOutcome::Changed,
-        "no operator {name} exists; see: payctl operators list"
-    );
-    Ok(())
+    match outcome {
+        ChangeOperatorOutcome::Changed => Ok(()),
+        ChangeOperatorOutcome::Unknown => {
+            anyhow::bail!("no operator {name} exists; see: payctl operators list")
+        }
+        ChangeOperatorOutcome::IdentityOf(other) => {
+            anyhow::bail!("operator {other} has this identity; it would be two operators for one person")
+        }
+    }
 }
 
 /// A generated password is printed once, alone on the first line.
-fn show_password(password: &SecretString, is_generated: bool, out: &mut Output<'_>) -> anyhow::Result<()> {
-    if is_generated {
+fn show_password(generated: Option<&SecretString>, out: &mut Output<'_>) -> anyhow::Result<()> {
+    if let Some(password) = generated {
         out.write_line(password.expose_secret())?;
     }
     Ok(())
@@ -213,17 +242,27 @@ fn words(roles: &[OperatorRole]) -> String {
     roles.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn table(operators: &[OperatorView]) -> Table<4> {
+fn table(operators: &[OperatorView]) -> Table<5> {
     let left = Align::Left;
-    let mut table =
-        Table::new([("operator", left), ("roles", left), ("status", left), ("open sessions", Align::Right)]);
+    let mut table = Table::new([
+        ("operator", left),
+        ("roles", left),
+        ("login", left),
+        ("status", left),
+        ("open sessions", Align::Right),
+    ]);
     for operator in operators {
         let status = match (operator.disabled_at, operator.locked_until) {
             (Some(at), _) => format!("disabled since {at:.0}"),
             (None, Some(until)) => format!("locked until {until:.0}"),
             (None, None) => "active".into(),
         };
-        table.row([&operator.name, &words(&operator.roles), &status, &operator.open_sessions.to_string()]);
+        let login = operator.identity.as_ref().map_or_else(
+            || "password".to_owned(),
+            |identity| format!("{} of {}", identity.subject(), identity.issuer()),
+        );
+        let sessions = operator.open_sessions.to_string();
+        table.row([&operator.name, &words(&operator.roles), &login, &status, &sessions]);
     }
     table
 }
@@ -232,6 +271,8 @@ fn document(operator: &OperatorView) -> Value {
     json!({
         "name": operator.name,
         "roles": operator.roles,
+        "issuer": operator.identity.as_ref().map(OperatorIdentity::issuer),
+        "subject": operator.identity.as_ref().map(OperatorIdentity::subject),
         "created_at": operator.created_at,
         "disabled_at": operator.disabled_at,
         "locked_until": operator.locked_until,

@@ -1,6 +1,7 @@
 //! operator-api, in the session of the operator who logged in: who acts is who has the session.
 
 mod documents;
+mod oidc;
 mod session;
 
 use std::path::PathBuf;
@@ -15,10 +16,11 @@ pub(crate) use documents::{
     AccountDocument, ApiKeyDocument, ChangeDocument, DecisionDocument, KillSwitchDocument, LimitDocument,
     OpenedExceptionDocument,
 };
-pub(crate) use session::{Login, Session};
+pub(crate) use session::{Credential, Login, Session};
 
 use crate::api::{ApiError, ApiResponse, Connection, Service};
 use crate::output::Output;
+use oidc::OidcProvider;
 
 /// operator-api, in messages.
 const OPERATOR_API: Service = Service {
@@ -79,18 +81,32 @@ impl OperatorClient {
         Ok(Self(connection.context("the address of operator-api cannot be called; log in again")?))
     }
 
-    /// Opens a session.
+    /// Opens a session. Writes what an operator does meanwhile at the OpenID provider.
     ///
     /// # Errors
-    /// The login is refused, or operator-api does not answer.
-    pub(crate) async fn log_in(login: &Login, password: &SecretString) -> anyhow::Result<Session> {
+    /// The login is refused, or operator-api or the provider does not answer.
+    pub(crate) async fn log_in(login: Login, out: &mut Output<'_>) -> anyhow::Result<Session> {
         use secrecy::ExposeSecret as _;
         let connection = Connection::new(&OPERATOR_API, &login.url, SecretString::default())
             .context("--operator-api (PAYCTL_OPERATOR_API) cannot be called")?;
-        let body = json!({"name": login.name, "password": password.expose_secret()});
-        let opened =
-            connection.call(connection.post("/operator/v1/sessions").json(&body), Duration::ZERO).await?;
-        Ok(Session::opened(login, opened.document))
+        let provider = async || -> anyhow::Result<OidcProvider> {
+            Ok(connection.call(connection.get("/operator/v1/oidc"), Duration::ZERO).await?.document)
+        };
+        let (path, body) = match login.as_whom {
+            Credential::Password { name, password } => {
+                ("/operator/v1/sessions", json!({"name": name, "password": password.expose_secret()}))
+            }
+            by_provider => {
+                let token = match by_provider {
+                    Credential::Device => oidc::log_in_with_device(&provider().await?, out).await?,
+                    Credential::IdToken(token) => token,
+                    _ => oidc::log_in_with_browser(&provider().await?, out).await?,
+                };
+                ("/operator/v1/sessions/oidc", json!({"id_token": token.expose_secret()}))
+            }
+        };
+        let opened = connection.call(connection.post(path).json(&body), Duration::ZERO).await?;
+        Ok(Session::opened(&login.url, opened.document))
     }
 
     /// Ends the session.

@@ -12,13 +12,31 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::json;
 
-/// Where to log in, and under which name.
+/// Where an operator logs in.
 #[derive(Clone, Debug)]
 pub(crate) struct Login {
     /// The address of operator-api.
     pub(crate) url: Url,
-    /// The operator.
-    pub(crate) name: String,
+    /// As whom.
+    pub(crate) as_whom: Credential,
+}
+
+/// What proves who logs in.
+#[derive(Clone, Debug)]
+pub(crate) enum Credential {
+    /// The password of an operator.
+    Password {
+        /// The operator.
+        name: String,
+        /// The password.
+        password: SecretString,
+    },
+    /// A login at the OpenID provider, in a browser on this machine.
+    Browser,
+    /// A login at the OpenID provider, in a browser anywhere.
+    Device,
+    /// An ID token that another client obtained.
+    IdToken(SecretString),
 }
 
 /// A session.
@@ -37,14 +55,15 @@ pub(crate) struct Session {
 /// What a login answers.
 #[derive(Deserialize)]
 pub(super) struct OpenedSession {
+    operator: String,
     token: SecretString,
     expires_at: Timestamp,
 }
 
 impl Session {
-    pub(super) fn opened(login: &Login, opened: OpenedSession) -> Self {
-        let (url, operator) = (login.url.to_string(), login.name.clone());
-        Self { url, operator, token: opened.token, expires_at: opened.expires_at }
+    pub(super) fn opened(url: &Url, opened: OpenedSession) -> Self {
+        let OpenedSession { operator, token, expires_at } = opened;
+        Self { url: url.to_string(), operator, token, expires_at }
     }
 
     /// The address of operator-api.
@@ -52,7 +71,7 @@ impl Session {
     /// # Errors
     /// The file has no URL.
     pub(crate) fn url(&self) -> anyhow::Result<Url> {
-        self.url.parse().context("the session file has no address of operator-api; run: payctl login NAME")
+        self.url.parse().context("the session file has no address of operator-api; run: payctl login")
     }
 
     /// Reads the session of a file.
@@ -64,21 +83,18 @@ impl Session {
             let mode = found.permissions().mode() & 0o777;
             anyhow::ensure!(
                 mode & 0o077 == 0,
-                "other users can read the session file {} (mode {mode:o}); remove it, and run: payctl login NAME",
+                "other users can read the session file {} (mode {mode:o}); remove it, and run: payctl login",
                 file.display()
             );
         }
         let text = match fs::read_to_string(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                anyhow::bail!(
-                    "nobody is logged in ({} does not exist); run: payctl login NAME",
-                    file.display()
-                )
+                anyhow::bail!("nobody is logged in ({} does not exist); run: payctl login", file.display())
             }
             text => text.with_context(|| format!("the session file {} cannot be read", file.display()))?,
         };
         let session = serde_json::from_str(&text);
-        session.with_context(|| format!("{} is no session file; run: payctl login NAME", file.display()))
+        session.with_context(|| format!("{} is no session file; run: payctl login", file.display()))
     }
 
     /// Writes the session to a file that only this user can read.

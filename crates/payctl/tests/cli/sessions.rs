@@ -22,7 +22,7 @@ async fn payctl_logs_in_acts_in_the_session_and_logs_out() {
     assert_eq!(staff.ann(&["logout"]).await.success(), "ann is logged out\n");
     for command in [&["changes", "list"][..], &["logout"]] {
         let error = staff.ann(command).await.refused();
-        assert!(error.contains("nobody is logged in") && error.contains("payctl login NAME"), "{error}");
+        assert!(error.contains("nobody is logged in") && error.contains("run: payctl login"), "{error}");
     }
     // A session that ended elsewhere.
     sqlx::query("UPDATE operator_sessions SET ended_at = clock_timestamp() WHERE ended_at IS NULL")

@@ -34,8 +34,18 @@ impl Operators {
         let ledger = Ledger::new(PgPool::connect(database_url).await.unwrap());
         for (name, roles) in operators {
             let stored = Password::new(PASSWORD.into()).unwrap().to_stored().unwrap();
-            ledger.create_operator(name, roles, &stored).await.unwrap();
+            ledger.create_operator(name, roles, &stored.into()).await.unwrap();
         }
+        let all = Self::serve(database_url, switch_url, json!({})).await;
+        for (name, _) in operators {
+            let output = all.log_in(name, PASSWORD).await.success();
+            assert!(output.starts_with(&format!("logged in as {name} until 2")), "{output}");
+        }
+        all
+    }
+
+    /// Starts operator-api with options of its section; nobody is logged in.
+    pub(crate) async fn serve(database_url: &str, switch_url: &str, options: Value) -> Self {
         let connect: PgConnectOptions = database_url.parse().unwrap();
         let own = PgPoolOptions::new().max_connections(2);
         let own = own.connect_with(connect.options([("role", "operator_api")])).await.unwrap();
@@ -44,6 +54,7 @@ impl Operators {
             "honours_deadline": true, "max_skew_ms": 1_000, "can_cancel": true, "can_recall": true, "has_callback": true,
         });
         let config = serde_json::from_value(json!({
+            "operator_api": options,
             "temporal": {"allow_clear_payloads": true, "address": "http://127.0.0.1:1"},
             "switches": {"mock": {"base_url": switch_url, "api_token": "demo-switch-token", "routes": ["XX"], "profile": profile}},
         }));
@@ -58,12 +69,7 @@ impl Operators {
         });
         let sessions =
             std::env::temp_dir().join(format!("payctl-sessions-{}", uuid::Uuid::new_v4().simple()));
-        let all = Self { address, sessions, _serving: stop.drop_guard() };
-        for (name, _) in operators {
-            let output = all.log_in(name, PASSWORD).await.success();
-            assert!(output.starts_with(&format!("logged in as {name} until 2")), "{output}");
-        }
-        all
+        Self { address, sessions, _serving: stop.drop_guard() }
     }
 
     /// The session file of an operator.

@@ -2,8 +2,8 @@
 
 use crate::support::{Bank, PASSWORD, Sample, Stage, event, log_in, operator_api, success};
 use payment_ledger::access::operators::{
-    ChangeOperatorOutcome, LOGIN_ATTEMPTS_MAX, LoginOutcome, LoginRefusal, NewOperatorOutcome, OperatorRole,
-    Password, SessionToken,
+    ChangeOperatorOutcome, LOGIN_ATTEMPTS_MAX, LoginOutcome, LoginRefusal, NewOperatorOutcome,
+    OperatorIdentity, OperatorRole, Password, SessionToken,
 };
 use payment_ledger::operator::decisions::{
     ConfirmOutcome, DecideError, DecisionRefusedError, DecisionStatus,
@@ -103,7 +103,7 @@ async fn a_session_ends_by_logout_by_time_and_when_its_operator_changes(pool: Pg
 
     // A new password and a disabled operator end all sessions.
     let hash = Password::new("another long password".into()).unwrap().to_stored().unwrap();
-    bank.ledger.set_operator_password("ann", &hash).await.unwrap();
+    bank.ledger.set_operator_login("ann", &hash.into()).await.unwrap();
     assert_eq!(operator(&used).await, None);
     assert!(matches!(try_login(&bank.ledger, "ann", "another long password").await, LoginOutcome::Opened(_)));
     bank.ledger.disable_operator("ann").await.unwrap();
@@ -123,20 +123,74 @@ async fn the_database_protects_operators_and_sessions(pool: PgPool) {
         "TRUNCATE operators CASCADE",
         "UPDATE operator_sessions SET operator = 'bob'",
         "UPDATE operator_sessions SET expires_at = expires_at + interval '1 hour'",
+        "UPDATE operator_sessions SET id_token_hash = sha256('')",
         "DELETE FROM operator_sessions",
     ] {
         assert_eq!(bank.refused(sql).await.0, "23001", "{sql}");
     }
     // Another spelling would be a second pair of eyes.
-    let hash = Password::new(PASSWORD.into()).unwrap().to_stored().unwrap();
+    let login = Password::new(PASSWORD.into()).unwrap().to_stored().unwrap().into();
     for name in ["Ann", "a.n.n", "ANN-"] {
-        let outcome = bank.ledger.create_operator(name, &[Approver], &hash).await.unwrap();
+        let outcome = bank.ledger.create_operator(name, &[Approver], &login).await.unwrap();
         assert_eq!(outcome, NewOperatorOutcome::Exists("ann".into()), "{name}");
     }
     for name in ["", "a n n", "-ann", "an\u{fc}"] {
-        let refused = bank.ledger.create_operator(name, &[Approver], &hash).await;
+        let refused = bank.ledger.create_operator(name, &[Approver], &login).await;
         assert!(matches!(refused, Err(LedgerError::Refused(_))), "{name}");
     }
+}
+
+fn identity(subject: &str) -> OperatorIdentity {
+    OperatorIdentity::new("https://login.example", subject).unwrap()
+}
+
+async fn log_identity_in(ledger: &Ledger, identity: &OperatorIdentity, id_token: &str) -> LoginOutcome {
+    let token = SessionToken::generate().unwrap();
+    ledger.log_identity_in(identity, &id_token.into(), &token, Some("127.0.0.1")).await.unwrap()
+}
+
+/// An operator with an identity has no password, and each ID token opens one session.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_identity_opens_one_session_for_each_id_token(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::new(options.connect_with(connect.clone()).await.unwrap());
+    let operator_api = operator_api(&connect).await;
+    let forged = "SELECT insert_operator_session('ann', repeat('0', 64), NULL, NULL)";
+    assert_eq!(operator_api.refused(forged).await.0, "42501", "a session has one of its logins");
+    let api = operator_api.ledger;
+    let ann = bank.ledger.create_operator("ann", &[Operator], &identity("u-1").into()).await.unwrap();
+    assert_eq!(ann, NewOperatorOutcome::Created);
+    let LoginOutcome::Opened(session) = log_identity_in(&api, &identity("u-1"), "token 1").await else {
+        panic!("the identity opens no session")
+    };
+    assert_eq!((session.operator.name.as_str(), session.operator.roles), ("ann", vec![Operator]));
+    let refused =
+        async |subject: &str, id_token: &str| match log_identity_in(&api, &identity(subject), id_token).await
+        {
+            LoginOutcome::Refused(reason) => reason,
+            opened @ LoginOutcome::Opened(_) => panic!("{opened:?}"),
+        };
+    assert_eq!(refused("u-1", "token 1").await, LoginRefusal::TokenUsed);
+    assert_eq!(refused("u-2", "token 2").await, LoginRefusal::Unknown);
+    assert_eq!(refusal(&api, "ann", PASSWORD).await, LoginRefusal::Unknown);
+    assert_eq!(bank.ledger.operators().await.unwrap()[0].locked_until, None);
+
+    // One identity is one operator.
+    let taken = bank.ledger.create_operator("carl", &[Approver], &identity("u-1").into()).await.unwrap();
+    assert_eq!(taken, NewOperatorOutcome::Exists("ann".into()));
+    bank.create_operator("bob", &[Approver]).await;
+    let taken = bank.ledger.set_operator_login("bob", &identity("u-1").into()).await.unwrap();
+    assert_eq!(taken, ChangeOperatorOutcome::IdentityOf("ann".into()));
+
+    // A password in its place, and back; either ends the sessions.
+    let password = Password::new(PASSWORD.into()).unwrap().to_stored().unwrap();
+    for (login, open) in [(password.into(), "u-2"), (identity("u-2").into(), "u-1")] {
+        bank.ledger.set_operator_login("ann", &login).await.unwrap();
+        assert_eq!(bank.ledger.operators().await.unwrap()[0].open_sessions, 0);
+        assert_eq!(refused(open, "token 3").await, LoginRefusal::Unknown);
+    }
+    assert!(matches!(log_identity_in(&api, &identity("u-2"), "token 4").await, LoginOutcome::Opened(_)));
+    bank.ledger.disable_operator("ann").await.unwrap();
+    assert_eq!(refused("u-2", "token 5").await, LoginRefusal::Disabled);
 }
 
 fn not_allowed<T: std::fmt::Debug>(outcome: Result<T, DecideError>) {
@@ -384,7 +438,7 @@ async fn the_audit_log_has_logins_lockouts_and_roles_and_no_secret(pool: PgPool)
     bank.ledger.end_operator_session(&token).await.unwrap();
     bank.ledger.set_operator_roles("ann", &[Approver]).await.unwrap();
     let hash = Password::new("another long password".into()).unwrap().to_stored().unwrap();
-    bank.ledger.set_operator_password("ann", &hash).await.unwrap();
+    bank.ledger.set_operator_login("ann", &hash.into()).await.unwrap();
     for _ in 0..LOGIN_ATTEMPTS_MAX {
         refusal(&bank.ledger, "ann", "a wrong password").await;
     }
@@ -405,7 +459,7 @@ async fn the_audit_log_has_logins_lockouts_and_roles_and_no_secret(pool: PgPool)
         "operators ann update".to_owned(),
     ];
     assert_eq!(objects, expected);
-    let of = ["approver", "password_set_at", "locked_until"];
+    let of = ["approver", "login_set_at", "locked_until"];
     assert!(entries[3..].iter().zip(of).all(|(entry, column)| entry.contains(column)), "{entries:?}");
     let by = bank.words("SELECT DISTINCT operator FROM audit_log WHERE object = 'operator_sessions' AND action = 'insert'").await;
     assert_eq!(by, ["ann"]);

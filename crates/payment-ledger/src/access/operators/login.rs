@@ -1,10 +1,12 @@
-//! Logins: a name and a password open a session. The database counts the attempts and compares.
+//! Logins: a name and a password open a session, of which the database counts the attempts and compares; or an identity, which the
+//! caller has verified by an ID token of its OpenID provider, and which opens one session for each token.
 
 use payment_protocol::text_enum;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
+use sha2::{Digest as _, Sha256};
 
 use super::password::secret_of_login;
-use super::{Operator, OperatorSession, SessionToken, roles};
+use super::{Operator, OperatorIdentity, OperatorSession, SessionToken, roles};
 use crate::operator::decisions::validate_operator_name;
 use crate::{Ledger, LedgerError};
 
@@ -23,7 +25,7 @@ pub enum LoginOutcome {
 text_enum!(
     /// Why a login was refused.
     LoginRefusal {
-        /// No such operator.
+        /// No such operator, or none with this identity.
         Unknown = "unknown",
         /// The operator is disabled.
         Disabled = "disabled",
@@ -31,6 +33,8 @@ text_enum!(
         WrongPassword = "wrong_password",
         /// Too many attempts failed: none counts until the lockout ends.
         Locked = "locked",
+        /// The ID token has opened a session already.
+        TokenUsed = "token_used",
     }
 );
 
@@ -68,16 +72,49 @@ impl Ledger {
         )
         .fetch_one(&self.pool)
         .await?;
-        match (row.opened, row.ends_at, row.has_roles) {
-            (Some(session_id), Some(ends_at), Some(has_roles)) => {
-                let operator = Operator { name: name.to_owned(), roles: roles(name, &has_roles)? };
-                let expires_at = ends_at.to_jiff();
-                Ok(LoginOutcome::Opened(OperatorSession { session_id, operator, expires_at }))
-            }
-            _ => {
-                let refusal = row.refusal.as_deref().and_then(LoginRefusal::parse);
-                Ok(LoginOutcome::Refused(refusal.unwrap_or(LoginRefusal::Unknown)))
-            }
-        }
+        outcome(row.refusal.as_deref(), Some(name.to_owned()), row.opened, row.ends_at, row.has_roles)
     }
+
+    /// Opens a session under `token` for the operator with an identity. The caller has verified the ID token, which opens one session.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn log_identity_in(
+        &self,
+        identity: &OperatorIdentity,
+        id_token: &SecretString,
+        token: &SessionToken,
+        address: Option<&str>,
+    ) -> Result<LoginOutcome, LedgerError> {
+        let token_hash = Sha256::digest(id_token.expose_secret().as_bytes());
+        let row = sqlx::query!(
+            r#"SELECT refusal, login, opened, ends_at AS "ends_at: jiff_sqlx::Timestamp", has_roles
+               FROM open_operator_session_of_identity($1, $2, $3, $4, $5)"#,
+            identity.issuer(),
+            identity.subject(),
+            token_hash.as_slice(),
+            token.proof(),
+            address,
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        outcome(row.refusal.as_deref(), row.login, row.opened, row.ends_at, row.has_roles)
+    }
+}
+
+/// What the database made of a login.
+fn outcome(
+    refusal: Option<&str>,
+    name: Option<String>,
+    opened: Option<String>,
+    ends_at: Option<jiff_sqlx::Timestamp>,
+    has_roles: Option<Vec<String>>,
+) -> Result<LoginOutcome, LedgerError> {
+    let (Some(name), Some(session_id), Some(ends_at), Some(has_roles)) = (name, opened, ends_at, has_roles)
+    else {
+        let refusal = refusal.and_then(LoginRefusal::parse);
+        return Ok(LoginOutcome::Refused(refusal.unwrap_or(LoginRefusal::Unknown)));
+    };
+    let operator = Operator { roles: roles(&name, &has_roles)?, name };
+    Ok(LoginOutcome::Opened(OperatorSession { session_id, operator, expires_at: ends_at.to_jiff() }))
 }

@@ -2,8 +2,45 @@
 
 use jiff::Timestamp;
 
-use super::{OperatorRole, StoredPassword, columns, roles};
+use super::{OperatorIdentity, OperatorRole, StoredPassword, columns, roles};
 use crate::{Ledger, LedgerError};
+
+/// How an operator logs in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OperatorLogin {
+    /// With a password of operator-api's own.
+    Password(StoredPassword),
+    /// As an identity of an OpenID provider.
+    Identity(OperatorIdentity),
+}
+
+impl From<StoredPassword> for OperatorLogin {
+    fn from(password: StoredPassword) -> Self {
+        Self::Password(password)
+    }
+}
+
+impl From<OperatorIdentity> for OperatorLogin {
+    fn from(identity: OperatorIdentity) -> Self {
+        Self::Identity(identity)
+    }
+}
+
+impl OperatorLogin {
+    fn password(&self) -> Option<&StoredPassword> {
+        match self {
+            Self::Password(password) => Some(password),
+            Self::Identity(_) => None,
+        }
+    }
+
+    fn identity(&self) -> Option<&OperatorIdentity> {
+        match self {
+            Self::Password(_) => None,
+            Self::Identity(identity) => Some(identity),
+        }
+    }
+}
 
 /// An operator as administrators see them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +49,8 @@ pub struct OperatorView {
     pub name: String,
     /// The roles.
     pub roles: Vec<OperatorRole>,
+    /// As which identity the operator logs in; `None` for a password.
+    pub identity: Option<OperatorIdentity>,
     /// When the operator was created.
     pub created_at: Timestamp,
     /// When the operator was disabled.
@@ -27,17 +66,19 @@ pub struct OperatorView {
 pub enum NewOperatorOutcome {
     /// Created now.
     Created,
-    /// An operator of this name, or of another spelling of it, exists already.
+    /// An operator of this name, of another spelling of it, or with this identity exists already.
     Exists(String),
 }
 
 /// Outcome of a change of an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeOperatorOutcome {
     /// Changed now.
     Changed,
     /// There is no such operator.
     Unknown,
+    /// Another operator, this one, has the identity.
+    IdentityOf(String),
 }
 
 impl ChangeOperatorOutcome {
@@ -55,16 +96,20 @@ impl Ledger {
         &self,
         name: &str,
         roles: &[OperatorRole],
-        password: &StoredPassword,
+        login: &OperatorLogin,
     ) -> Result<NewOperatorOutcome, LedgerError> {
+        let (password, identity) = (login.password(), login.identity());
         let created = sqlx::query!(
-            "INSERT INTO operators (name, roles, password_salt, password_version, password_proof) VALUES ($1, $2, $3, $4, $5)
+            "INSERT INTO operators (name, roles, password_salt, password_version, password_proof, oidc_issuer, oidc_subject)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)
              ON CONFLICT DO NOTHING",
             name,
             &columns(roles),
-            password.salt.as_slice(),
-            password.version,
-            password.proof.as_slice(),
+            password.map(|password| password.salt.as_slice()),
+            password.map(|password| password.version),
+            password.map(|password| password.proof.as_slice()),
+            identity.map(OperatorIdentity::issuer),
+            identity.map(OperatorIdentity::subject),
         )
         .execute(&self.pool)
         .await?;
@@ -73,8 +118,12 @@ impl Ledger {
         }
         let existing = sqlx::query_scalar!(
             "SELECT name FROM operators
-             WHERE lower(regexp_replace(name, '[^a-zA-Z0-9]', '', 'g')) = lower(regexp_replace($1, '[^a-zA-Z0-9]', '', 'g'))",
+             WHERE lower(regexp_replace(name, '[^a-zA-Z0-9]', '', 'g')) = lower(regexp_replace($1, '[^a-zA-Z0-9]', '', 'g'))
+                OR (oidc_issuer, oidc_subject) = ($2, $3)
+             LIMIT 1",
             name,
+            identity.map(OperatorIdentity::issuer),
+            identity.map(OperatorIdentity::subject),
         )
         .fetch_one(&self.pool)
         .await?;
@@ -96,23 +145,40 @@ impl Ledger {
         Ok(ChangeOperatorOutcome::of(changed.rows_affected()))
     }
 
-    /// Replaces an operator's password, ends a lockout, and ends the operator's sessions.
+    /// Replaces how an operator logs in, ends a lockout, and ends the operator's sessions.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn set_operator_password(
+    pub async fn set_operator_login(
         &self,
         name: &str,
-        password: &StoredPassword,
+        login: &OperatorLogin,
     ) -> Result<ChangeOperatorOutcome, LedgerError> {
+        let (password, identity) = (login.password(), login.identity());
         let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        if let Some(identity) = identity {
+            let other = sqlx::query_scalar!(
+                "SELECT name FROM operators WHERE (oidc_issuer, oidc_subject) = ($2, $3) AND name <> $1",
+                name,
+                identity.issuer(),
+                identity.subject(),
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            if let Some(other) = other {
+                return Ok(ChangeOperatorOutcome::IdentityOf(other));
+            }
+        }
         let changed = sqlx::query!(
-            "UPDATE operators SET password_salt = $2, password_version = $3, password_proof = $4, failed_logins = 0, locked_until = NULL
+            "UPDATE operators SET password_salt = $2, password_version = $3, password_proof = $4, oidc_issuer = $5, oidc_subject = $6,
+                 failed_logins = 0, locked_until = NULL
              WHERE name = $1",
             name,
-            password.salt.as_slice(),
-            password.version,
-            password.proof.as_slice(),
+            password.map(|password| password.salt.as_slice()),
+            password.map(|password| password.version),
+            password.map(|password| password.proof.as_slice()),
+            identity.map(OperatorIdentity::issuer),
+            identity.map(OperatorIdentity::subject),
         )
         .execute(&mut *tx)
         .await?;
@@ -144,7 +210,7 @@ impl Ledger {
     /// [`LedgerError`].
     pub async fn operators(&self) -> Result<Vec<OperatorView>, LedgerError> {
         let rows = sqlx::query!(
-            r#"SELECT o.name, o.roles, o.created_at AS "created_at: jiff_sqlx::Timestamp",
+            r#"SELECT o.name, o.roles, o.oidc_issuer, o.oidc_subject, o.created_at AS "created_at: jiff_sqlx::Timestamp",
                       o.disabled_at AS "disabled_at: jiff_sqlx::Timestamp",
                       CASE WHEN o.locked_until > clock_timestamp() THEN o.locked_until END AS "locked_until: jiff_sqlx::Timestamp",
                       (SELECT count(*) FROM operator_sessions s
@@ -158,6 +224,7 @@ impl Ledger {
             .map(|row| {
                 Ok(OperatorView {
                     roles: roles(&row.name, &row.roles)?,
+                    identity: identity(&row.name, row.oidc_issuer.as_deref(), row.oidc_subject.as_deref())?,
                     name: row.name,
                     created_at: row.created_at.to_jiff(),
                     disabled_at: row.disabled_at.map(|at| at.to_jiff()),
@@ -167,6 +234,21 @@ impl Ledger {
             })
             .collect()
     }
+}
+
+/// The identity of a row.
+fn identity(
+    name: &str,
+    issuer: Option<&str>,
+    subject: Option<&str>,
+) -> Result<Option<OperatorIdentity>, LedgerError> {
+    let (Some(issuer), Some(subject)) = (issuer, subject) else { return Ok(None) };
+    let identity = OperatorIdentity::new(issuer, subject).map_err(|error| LedgerError::Unreadable {
+        id: name.to_owned(),
+        column: "oidc_subject",
+        value: error.to_string(),
+    })?;
+    Ok(Some(identity))
 }
 
 async fn end_sessions(tx: &mut sqlx::PgConnection, name: &str) -> Result<(), LedgerError> {

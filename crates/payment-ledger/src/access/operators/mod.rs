@@ -6,11 +6,13 @@
 //! | file | question |
 //! |---|---|
 //! | `manage` | Who is an operator, with which roles? |
-//! | `login` | How does a password open a session? |
+//! | `identity` | As which identity of an OpenID provider does an operator log in? |
+//! | `login` | How does a password or an identity open a session? |
 //! | `session` | Whose session is a token? |
 //! | `password` | What is stored of a password? |
 //! | `token` | What is a session's token? |
 
+mod identity;
 mod login;
 mod manage;
 mod password;
@@ -21,8 +23,9 @@ use payment_protocol::text_enum;
 
 use crate::{Ledger, LedgerError};
 
+pub use identity::{IDENTITY_CHARS_MAX, IdentityError, OperatorIdentity};
 pub use login::{LOGIN_ATTEMPTS_MAX, LoginOutcome, LoginRefusal};
-pub use manage::{ChangeOperatorOutcome, NewOperatorOutcome, OperatorView};
+pub use manage::{ChangeOperatorOutcome, NewOperatorOutcome, OperatorLogin, OperatorView};
 pub use password::{PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN, Password, PasswordError, StoredPassword};
 pub use session::OperatorSession;
 pub use token::SessionToken;

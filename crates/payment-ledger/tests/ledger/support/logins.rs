@@ -15,7 +15,7 @@ impl Bank {
     /// Creates an operator.
     pub(crate) async fn create_operator(&self, name: &str, roles: &[OperatorRole]) {
         let stored = Password::new(PASSWORD.into()).unwrap().to_stored().unwrap();
-        let outcome = self.ledger.create_operator(name, roles, &stored).await.unwrap();
+        let outcome = self.ledger.create_operator(name, roles, &stored.into()).await.unwrap();
         assert_eq!(outcome, NewOperatorOutcome::Created);
     }
 }

@@ -1,0 +1,32 @@
+//! The device flow (RFC 8628): the operator opens a page on any machine, and payctl waits for the outcome.
+
+use anyhow::Context as _;
+use oauth2::{Scope, StandardDeviceAuthorizationResponse};
+use secrecy::SecretString;
+
+use super::{LOGIN_TIMEOUT, OidcProvider, id_token};
+use crate::output::Output;
+
+/// Gets an ID token while the operator logs in elsewhere.
+///
+/// # Errors
+/// The provider offers no device flow, refuses, does not answer, or the operator takes too long.
+pub(in crate::operator_api) async fn log_in_with_device(
+    provider: &OidcProvider,
+    out: &mut Output<'_>,
+) -> anyhow::Result<SecretString> {
+    let (client, http) = (provider.client()?, provider.http()?);
+    let request = client.exchange_device_code();
+    let request = request.context("the OpenID provider offers no device flow; log in without --device")?;
+    let request = request.add_scope(Scope::new("openid".into()));
+    let details: StandardDeviceAuthorizationResponse =
+        request.request_async(&http).await.context("the OpenID provider refused the device flow")?;
+    let (page, code) = (details.verification_uri().as_str(), details.user_code().secret());
+    out.write_line(format_args!("open {page} in a browser and enter the code {code}"))?;
+    let tokens = client
+        .exchange_device_access_token(&details)
+        .request_async(&http, tokio::time::sleep, Some(LOGIN_TIMEOUT))
+        .await
+        .context("the OpenID provider gave no token")?;
+    id_token(&tokens)
+}
