@@ -3,10 +3,11 @@
 
 port_is_used() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# Fails if a port of `./dev up` is in use; prints each of them with the setting that changes it. With an argument the
-# collector of traces takes a port as well.
+# require_free_ports OBSERVES OIDC: fails if a port of `./dev up` is in use; prints each of them with the setting that changes it. The
+# collector of traces and the OpenID provider take a port if their argument is not empty.
 require_free_ports() {
   local in_use=0 seen=' ' line port observing=${1:+"$otlp_port DEV_OTLP_PORT the collector of traces"}
+  local providing=${2:+"$oidc_port DEV_OIDC_PORT the OpenID provider"}
   for line in \
     "$pg_port DEV_PG_PORT the database" \
     "$temporal_port DEV_TEMPORAL_PORT the Temporal server" \
@@ -22,7 +23,7 @@ require_free_ports() {
     "$operator_api_port DEV_OPERATOR_API_PORT the operators' API" \
     "$operator_api_metrics_port DEV_OPERATOR_API_METRICS_PORT the operators' API's metrics" \
     "$nats_port DEV_NATS_PORT the message broker" \
-    "$playground_port DEV_PLAYGROUND_PORT the playground" ${observing:+"$observing"}; do
+    "$playground_port DEV_PLAYGROUND_PORT the playground" ${observing:+"$observing"} ${providing:+"$providing"}; do
     port=${line%% *}
     line=${line#* }
     case $port in

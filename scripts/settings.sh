@@ -17,6 +17,7 @@ operator_api_metrics_port=${DEV_OPERATOR_API_METRICS_PORT:-9105}
 nats_port=${DEV_NATS_PORT:-4422}
 playground_port=${DEV_PLAYGROUND_PORT:-8300}
 otlp_port=${DEV_OTLP_PORT:-4317}
+oidc_port=${DEV_OIDC_PORT:-9998}
 
 dev_dir=${DEV_DIR:-$root/.dev}                                 # logs, run records and data; DEV_DIR keeps those of a check apart
 tools_dir=${XDG_CACHE_HOME:-$HOME/.cache}/instant-payments/bin # shared by all clones of one user

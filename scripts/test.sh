@@ -55,7 +55,7 @@ configure_tests() {
   export TEST_TEMPORAL_ADDRESS=http://127.0.0.1:$1
   export TEMPORAL_CLI=$temporal TEST_PG_BIN=$pg_bin TEST_SCHEMATHESIS=$schemathesis TEST_PROMTOOL=$promtool
   export TEST_PLAYWRIGHT=$playwright TEST_CHROMIUM=$chromium
-  export TEST_STANDARDWEBHOOKS=$standardwebhooks TEST_NATS_SERVER=$nats_server
+  export TEST_STANDARDWEBHOOKS=$standardwebhooks TEST_NATS_SERVER=$nats_server TEST_OIDC_PROVIDER=$oidc_provider
   export TEST_NODE=$node TEST_NODE_MODULES=$node_modules TEST_PYTHON_CLIENT=$python_client
   # A test's pool may take 5 of the 20 connections that sqlx allows for all tests of a process.
   cores=$(getconf _NPROCESSORS_ONLN)

@@ -17,6 +17,7 @@ standardwebhooks= # path of a Python interpreter with the Standard Webhooks libr
 playwright=       # path of a Python interpreter with Playwright
 chromium=         # path of the browser
 promtool=         # path of the checker of Prometheus rules
+oidc_provider=    # path of the OpenID provider of crates/testkit/oidc-provider
 
 has_command() { command -v "$1" >/dev/null 2>&1; }
 
@@ -131,24 +132,38 @@ install_nats() {
   nats_server=$tools_dir/nats-server
 }
 
-# build_from_go_module PROGRAM MODULE COST ALTERNATIVE: builds the program into the tools folder; ALTERNATIVE is the advice
-# for a user without Go.
+# build_from_go_module PROGRAM MODULE COST ALTERNATIVE: builds the program into the tools folder, from a published module or a folder
+# of this repository; ALTERNATIVE is the advice for a user without Go.
 build_from_go_module() {
-  local program=$1 module=$2 cost=$3 alternative=$4 work=${tools_dir%/bin}/$1-build
+  local program=$1 module=$2 cost=$3 alternative=$4 work=${tools_dir%/bin}/$1-build folder=
   has_command go || fail "$program is missing or too old: $alternative, or install Go 1.26 or later (https://go.dev/dl) and run this command again to build it"
   at_least "$(version_of go)" 1.21 || fail "Go $(version_of go) is too old to build $program: install Go 1.26 or later (https://go.dev/dl)"
   log_step "building $program from its Go module (once; $cost)"
+  if [ -d "$module" ]; then
+    folder=$module
+    module=.
+  fi
   # Separate caches, so that gigabytes do not stay in the user's; kept after a failure, so that the next run continues.
   mkdir -p "$work/bin"
   run_logged "$dev_dir/log/$program-build.log" env GOBIN="$work/bin" GOCACHE="$work/cache" GOMODCACHE="$work/modules" \
-    GOFLAGS=-modcacherw go install -v "$module" ||
+    GOFLAGS=-modcacherw go install ${folder:+-C "$folder"} -v "$module" ||
     fail "$program could not be built; see .dev/log/$program-build.log"
   mv "$work/bin/$program" "$tools_dir/$program"
   rm -rf "$work"
 }
 
+# The OpenID provider has the checksum of its sources in its name: another version is built when they change.
+build_oidc_provider() {
+  local sources=$root/crates/testkit/oidc-provider name
+  name=oidc-provider-$(cat "$sources"/main.go "$sources"/go.mod "$sources"/go.sum | cksum | cut -d ' ' -f 1)
+  oidc_provider=$tools_dir/$name
+  [ ! -x "$oidc_provider" ] || return 0
+  build_from_go_module oidc-provider "$sources" "about a minute on 2 cores" "it is built from crates/testkit/oidc-provider"
+  mv "$tools_dir/oidc-provider" "$oidc_provider"
+}
+
 # Installs the tools of the tests: an HTTP fuzzer, a webhook library and Playwright from PyPI, a browser, promtool, and the tools
-# of the clients.
+# of the clients; and an OpenID provider, built from its Go module.
 install_test_tools() {
   install_from_pypi schemathesis
   schemathesis=$REPLY/schemathesis
@@ -158,6 +173,7 @@ install_test_tools() {
   playwright=$REPLY/python
   find_chromium || install_chromium
   find_promtool || install_promtool
+  build_oidc_provider
   install_client_tools
 }
 

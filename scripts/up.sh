@@ -3,11 +3,12 @@
 # There are two switches: `mock`, which --strategy and --rail change, and `sepa`, which is always of the rail sct_inst.
 
 up() {
-  local kind=up strategy='' rail='' workers=2 observes= cluster temporal_file broker_folder
+  local kind=up strategy='' rail='' workers=2 observes= oidc= cluster temporal_file broker_folder
   while [ $# -gt 0 ]; do
     case $1 in
       --once) kind=once ;;
       --observe) observes=yes ;;
+      --oidc) oidc=yes ;;
       --strategy)
         name_after "$@"
         strategy=$REPLY
@@ -31,7 +32,7 @@ up() {
         [ $# = 1 ] || shift
         ;;
       --workers=*) workers=${1#*=} ;;
-      *) fail "up does not accept '$1'; it accepts --once, --observe, --strategy NAME, --rail NAME and --workers N" ;;
+      *) fail "up does not accept '$1'; it accepts --once, --observe, --oidc, --strategy NAME, --rail NAME and --workers N" ;;
     esac
     shift
   done
@@ -48,8 +49,9 @@ up() {
     require_own_cluster
     require_same_switch "${rail:+rail }${rail:-$strategy}"
   fi
-  require_free_ports "$observes"
+  require_free_ports "$observes" "$oidc"
   install_tools
+  [ -z "$oidc" ] || build_oidc_provider
   build
   find_programs
   programs=$REPLY
@@ -141,6 +143,10 @@ configure_services() {
   export PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN=127.0.0.1:$background_worker_metrics_port
   export PAYMENTS_NOTIFIER__METRICS_LISTEN=127.0.0.1:$notifier_metrics_port
   export PAYMENTS_OPERATOR_API__LISTEN=127.0.0.1:$operator_api_port PAYMENTS_OPERATOR_API__METRICS_LISTEN=127.0.0.1:$operator_api_metrics_port
+  if [ -n "$oidc" ]; then
+    oidc_issuer=http://127.0.0.1:$oidc_port
+    export PAYMENTS_OPERATOR_API__OIDC__ISSUER=$oidc_issuer PAYMENTS_OPERATOR_API__OIDC__CLIENT_ID=payctl
+  fi
   load_webhooks_master_key
   export PAYMENTS_OUTBOUND_WEBHOOKS__MASTER_KEY=$REPLY
   export PAYMENTS_BROKER__URL=nats://127.0.0.1:$nats_port
@@ -215,6 +221,7 @@ start_services() {
   log_step "starting the notifier"
   start_service notifier
   wait_ready notifier "$notifier_metrics/ready"
+  [ -z "$oidc" ] || start_oidc_provider
   log_step "starting the operator-api on port $operator_api_port"
   start_service operator-api
   wait_ready operator-api "$operator_api/ready"
@@ -223,6 +230,21 @@ start_services() {
   start_service codec-server
   wait_ready codec-server "http://127.0.0.1:$codec_port/ready"
   [ -n "$observes" ] || start_playground
+}
+
+# The OpenID provider, and the operators who log in there: carol proposes, dave confirms.
+start_oidc_provider() {
+  local name
+  log_step "starting the OpenID provider on port $oidc_port"
+  start_service oidc-provider
+  wait_ready oidc-provider "$oidc_issuer/ready"
+  for name in carol dave; do
+    # A kept database has them already, perhaps with another issuer.
+    "$programs/payctl" operators set-identity "$name" --issuer "$oidc_issuer" --subject "$name" --database-url "$owner_url" >"$log_dir/oidc.log" 2>&1 ||
+      run_in_foreground "$programs/payctl" operators create "$name" --role operator --role approver \
+        --issuer "$oidc_issuer" --subject "$name" --database-url "$owner_url" >"$log_dir/oidc.log" 2>&1 ||
+      fail_with_log oidc "the operators of the OpenID provider could not be created"
+  done
 }
 
 start_playground() {
@@ -258,6 +280,10 @@ start_service() {
       ;;
     codec-server)
       start_process codec-server "$programs/payctl" codec-server --listen "127.0.0.1:$codec_port" --ui "http://127.0.0.1:$temporal_ui_port"
+      return
+      ;;
+    oidc-provider)
+      start_process oidc-provider "$oidc_provider" "$oidc_port"
       return
       ;;
     payment-worker-*) export PAYMENTS_WORKER__METRICS_LISTEN=${worker_addresses[${1##*-} - 1]} ;;
@@ -348,7 +374,8 @@ print_addresses() {
 ${observes:+"  This payment's trace              http://127.0.0.1:$playground_port/traces#payment=$payment_id
 "}  API page                          $api/docs
   Operators' API page               $operator_api/docs
-  Transfers at the mock switches    $mock_switch/admin/book
+${oidc:+"  OpenID provider                   $oidc_issuer; payctl login, as carol or dave, password demo-password-carol or -dave
+"}  Transfers at the mock switches    $mock_switch/admin/book
                                     $sepa_switch/admin/book
   Metrics                           http://127.0.0.1:$api_metrics_port/metrics
 $(printf '                                    http://%s/metrics\n' "${worker_addresses[@]}")

@@ -7,6 +7,7 @@
 //! | [`cluster`] | one PostgreSQL server per test, for faults that affect the whole server |
 //! | [`preload`] | a process with a wrong clock or a full disk |
 //! | [`nats_server`] | one message broker per test |
+//! | [`oidc_provider`] | one OpenID provider per test, and the browser of its users |
 //! | `reserved_port` | a port that a process keeps across restarts |
 //! | [`process`] | one process: start, kill, pause, restart |
 //! | [`authority`] | certificates, and a server that speaks TLS before another one |
@@ -29,6 +30,7 @@ mod config_file;
 pub mod database;
 pub mod environment;
 pub mod nats_server;
+pub mod oidc_provider;
 pub mod preload;
 pub mod process;
 pub mod proxy;
@@ -42,6 +44,7 @@ pub mod wait;
 
 pub use callback::TestCallback;
 pub use nats_server::NatsServer;
+pub use oidc_provider::OidcProvider;
 pub use system::{System, SystemOptions};
 
 /// An HTTP client for addresses on this machine, with a timeout of 60 s per request.

@@ -15,6 +15,7 @@ mod keys;
 mod ledger;
 mod limits;
 mod mock_switch;
+mod oidc;
 mod payments;
 mod queues;
 mod restore_check;
