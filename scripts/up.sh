@@ -239,9 +239,9 @@ start_oidc_provider() {
   start_service oidc-provider
   wait_ready oidc-provider "$oidc_issuer/ready"
   for name in carol dave; do
-    # A kept database has them already, perhaps with another issuer.
-    "$programs/payctl" operators set-identity "$name" --issuer "$oidc_issuer" --subject "$name" --database-url "$owner_url" >"$log_dir/oidc.log" 2>&1 ||
-      run_in_foreground "$programs/payctl" operators create "$name" --role operator --role approver \
+    # A kept database has them already, perhaps with another issuer. They are the administrators, too.
+    "$programs/payctl" operators set-identity "$name" --as-owner --issuer "$oidc_issuer" --subject "$name" --database-url "$owner_url" >"$log_dir/oidc.log" 2>&1 ||
+      run_in_foreground "$programs/payctl" operators create "$name" --as-owner --role operator --role approver --role administrator \
         --issuer "$oidc_issuer" --subject "$name" --database-url "$owner_url" >"$log_dir/oidc.log" 2>&1 ||
       fail_with_log oidc "the operators of the OpenID provider could not be created"
   done

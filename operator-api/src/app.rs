@@ -4,15 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
 use payment_ledger::Ledger;
 use payment_protocol::ids::SwitchName;
 use service_kit::bounds::{RequestBounds, bounded};
 use service_kit::published;
+use service_kit::requests::{self, MeasuredRequest};
 use sqlx::PgPool;
 use switch_client::config::SwitchOptions;
 use switch_client::{CheckedSwitches, SecretsOf};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
@@ -23,6 +28,7 @@ use utoipa_axum::routes;
 use workflow_api::UpdateSender;
 
 use crate::config::{Config, SetupError};
+use crate::login_rate::LoginRate;
 use crate::oidc::Oidc;
 use crate::routes::{changes, decisions, docs, exceptions, identities, payments, sessions, settings};
 
@@ -32,6 +38,9 @@ const BOUNDS: RequestBounds = RequestBounds {
     body_timeout: Duration::from_secs(10),
     request_timeout: Duration::from_secs(40),
 };
+
+/// Requests that wait for a decision at once: each reads it again and again.
+const WAITS_MAX: usize = 64;
 
 /// State shared by all routes.
 pub(crate) struct App {
@@ -43,6 +52,10 @@ pub(crate) struct App {
     pub(crate) accepts_demo_passwords: bool,
     /// The OpenID provider, if one is configured.
     pub(crate) oidc: Option<Oidc>,
+    /// How often an address may try to log in.
+    pub(crate) logins: LoginRate,
+    /// Requests that may wait for a decision at once; the others are answered with how it is.
+    pub(crate) waits: Semaphore,
     /// Cancelled when the process stops: waits end.
     pub(crate) stopping: CancellationToken,
 }
@@ -74,6 +87,8 @@ pub fn router(config: Config, pool: PgPool, stopping: CancellationToken) -> Resu
         updates: Arc::new(UpdateSender::new(config.temporal, "operator-api")),
         accepts_demo_passwords: options.listen.ip().is_loopback(),
         oidc: options.oidc.map(Oidc::new).transpose()?,
+        logins: LoginRate::new(),
+        waits: Semaphore::new(WAITS_MAX),
         stopping,
     });
     let (api, document) = api_routes().split_for_parts();
@@ -86,9 +101,18 @@ pub fn router(config: Config, pool: PgPool, stopping: CancellationToken) -> Resu
         all = all.merge(openapi_kit::page(docs::complete(document)));
     }
     Ok(bounded(all, BOUNDS)
+        .layer(from_fn(record_duration))
         .layer(PropagateRequestIdLayer::x_request_id())
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
         .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION])))
+}
+
+async fn record_duration(request: Request, next: Next) -> Response {
+    let (response, MeasuredRequest { method, route, status, duration }) =
+        requests::measure(request, next).await;
+    metrics::histogram!("operator_request_duration_seconds", "method" => method, "route" => route, "status" => status)
+        .record(duration);
+    response
 }
 
 /// The OpenAPI document, without a running API.
@@ -118,4 +142,5 @@ fn api_routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(settings::list_limits))
         .routes(routes!(settings::list_kill_switches))
         .routes(routes!(settings::list_api_keys))
+        .routes(routes!(settings::list_operators))
 }

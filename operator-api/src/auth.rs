@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
 use payment_ledger::Ledger;
 use payment_ledger::access::operators::{OperatorRole, OperatorSession, SessionToken};
 use service_kit::problem::Problem;
 
 use crate::app::App;
-use crate::error::ApiError;
+use crate::error::{ApiError, role_missing};
 
 /// An operator who is logged in. Every role may read.
 pub(crate) struct LoggedIn {
@@ -39,8 +39,8 @@ impl LoggedIn {
             return Ok(());
         }
         let needed = roles.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(" or ");
-        Err(Problem::new(StatusCode::FORBIDDEN, "role_missing", "The operator lacks a role").detail(format!(
-            "operator {} does not have the role {needed}; an administrator gives it with payctl operators set-roles",
+        Err(role_missing(format!(
+            "operator {} does not have the role {needed}; two administrators give it with payctl operators set-roles",
             self.name()
         )))
     }

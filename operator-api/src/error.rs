@@ -41,6 +41,7 @@ impl From<ChangeError> for ApiError {
             ChangeError::Text(refused) => Self::Refused(refusal(&refused)),
             ChangeError::Unknown(why) => Self::Refused(Problem::missing("change_not_found", nothing(why))),
             ChangeError::SameOperator(why) => Self::Refused(same_operator(nothing(why))),
+            ChangeError::Role(why) => Self::Refused(role_missing(nothing(why))),
             ChangeError::Barred(why) => Self::Refused(Problem::conflict("change_refused", nothing(why))),
             ChangeError::Ledger(error) => Self::Ledger(error),
         }
@@ -81,6 +82,11 @@ fn refusal(refused: &DecisionRefusedError) -> Problem {
         DecisionRefusedError::SameOperator(_) => same_operator(detail),
         _ => Problem::conflict("decision_refused", detail),
     }
+}
+
+/// 403: the operator lacks a role.
+pub(crate) fn role_missing(detail: String) -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, "role_missing", "The operator lacks a role").detail(detail)
 }
 
 /// 403: four eyes.

@@ -12,6 +12,7 @@
 //! | `auth` | whose session a request has, and with which role |
 //! | `oidc` | which identity an ID token of the OpenID provider proves |
 //! | `delivery` | confirmed decisions to workflows |
+//! | `login_rate` | how often an address may try to log in |
 //! | `routes` | one file per subject |
 //! | `error` | errors as problems |
 
@@ -20,6 +21,7 @@ mod auth;
 pub mod config;
 mod delivery;
 mod error;
+mod login_rate;
 mod oidc;
 mod routes;
 

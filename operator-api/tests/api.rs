@@ -253,6 +253,41 @@ async fn each_kind_of_change_takes_one_operator_or_two(_: PgPoolOptions, connect
         }
         made.push(id);
     }
+    api.create("amy", PASSWORD, &[OperatorRole::Administrator]).await;
+    api.create("abe", PASSWORD, &[OperatorRole::Administrator]).await;
+    let (amy, abe) = (api.log_in("amy").await, api.log_in("abe").await);
+    let (issuer, reason) = ("https://login.example", json!({"reason": "seen"}));
+    for (change, two_operators) in [
+        (
+            json!({"kind": "create_operator", "name": "zoe", "roles": ["approver"], "issuer": issuer, "subject": "7"}),
+            true,
+        ),
+        (
+            json!({"kind": "set_operator_roles", "name": "zoe", "roles": ["viewer", "operator", "viewer"]}),
+            true,
+        ),
+        (json!({"kind": "set_operator_identity", "name": "zoe", "issuer": issuer, "subject": "8"}), true),
+        (json!({"kind": "disable_operator", "name": "zoe"}), false),
+    ] {
+        let body = json!({"change": change, "reason": "a new colleague"});
+        api.post(CHANGES, &ann, body.clone()).await.assert_problem(403, "role_missing");
+        let proposed = api.post(CHANGES, &amy, body).await;
+        assert_eq!(proposed.json["needs_two"], two_operators, "{change}: {proposed:?}");
+        let id = proposed.json["change_id"].as_str().unwrap().to_owned();
+        if two_operators {
+            let confirm = format!("{CHANGES}/{id}/confirm");
+            api.post(&confirm, &bob, reason.clone()).await.assert_problem(403, "role_missing");
+            let confirmed = api.post(&confirm, &abe, reason.clone()).await;
+            assert_eq!(confirmed.json["status"], "done", "{confirmed:?}");
+        }
+        made.push(id);
+    }
+    let operators = api.get("/operator/v1/operators", &bob).await;
+    let zoe =
+        operators.json["operators"].as_array().unwrap().iter().find(|operator| operator["name"] == "zoe");
+    let zoe = zoe.unwrap();
+    assert_eq!((&zoe["roles"], &zoe["subject"]), (&json!(["viewer", "operator"]), &json!("8")), "{zoe}");
+    assert!(zoe["disabled_at"].is_string(), "{zoe}");
     assert_eq!(api.get(CHANGES, &ann).await.json["changes"], json!([]));
     let all = api.get(&format!("{CHANGES}?with_closed=true&limit=100"), &ann).await;
     let ids: Vec<&str> = all.json["changes"]
@@ -324,6 +359,7 @@ async fn an_invalid_change_is_answered_with_what_to_send(_: PgPoolOptions, conne
             "invalid_change",
         ),
         (json!({"kind": "set_limit", "currency": "EUR"}), 422, "invalid_change"),
+        (json!({"kind": "set_operator_roles", "name": "ann", "roles": ["root"]}), 403, "role_missing"),
         (
             json!({"kind": "set_limit", "tenant_id": "acme", "currency": "EUR", "per_day_count": -1}),
             422,

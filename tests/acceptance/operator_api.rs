@@ -26,7 +26,7 @@ impl Bank {
     /// Creates an operator and logs in: the token.
     async fn operator(&self, name: &str, roles: &[&str]) -> anyhow::Result<String> {
         let mut command = self.system.command("payctl");
-        command.args(["operators", "create", name]);
+        command.args(["operators", "create", name, "--as-owner"]);
         for role in roles {
             command.args(["--role", role]);
         }

@@ -116,6 +116,7 @@ pub fn router(
     // The last layer is the outermost: responses of the bounds have a request id, too.
     Ok(bounded(all, bounds)
         .layer(from_fn(request_span::record_request))
+        .layer(from_fn(request_span::record_duration))
         .layer(PropagateRequestIdLayer::x_request_id())
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
         .layer(SetSensitiveRequestHeadersLayer::new([

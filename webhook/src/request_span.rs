@@ -1,13 +1,12 @@
 //! The spans and the duration of each request: a span of the log, and one of the distributed trace.
 
-use std::time::Instant;
-
-use axum::extract::{MatchedPath, Request};
-use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 use payment_ledger::Ledger;
 use payment_protocol::ids::PaymentId;
+use service_kit::requests::{self, MeasuredRequest, method, route};
 use trace_kit::{SpanKind, TRACEPARENT, TRACERESPONSE, TraceParent, attribute, span};
 use tracing::Instrument as _;
 use tracing::field::Empty;
@@ -15,20 +14,24 @@ use tracing::field::Empty;
 /// Routes whose requests are spans of a trace. A callback is one too, but of its payment's trace: its handler records it.
 const TRACED: &str = "/api/";
 
-/// Wraps the request in a span and records its duration. Handlers add `api_key.id`, `idempotency.key` and `payment.id`.
+/// Records the duration of the request.
+pub(crate) async fn record_duration(request: Request, next: Next) -> Response {
+    let (response, MeasuredRequest { method, route, status, duration }) =
+        requests::measure(request, next).await;
+    metrics::histogram!("http_request_duration_seconds", "method" => method, "route" => route, "status" => status)
+        .record(duration);
+    response
+}
+
+/// Wraps the request in a span. Handlers add `api_key.id`, `idempotency.key` and `payment.id`.
 pub(crate) async fn record_request(request: Request, next: Next) -> Response {
-    let started = Instant::now();
     let method = method(request.method());
-    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
-    let response = if route.starts_with(TRACED) {
+    let route = route(&request);
+    if route.starts_with(TRACED) {
         run_in_trace(request, next, method, &route).await
     } else {
         run(request, next, method, &route).await
-    };
-    let status = response.status().as_str().to_owned();
-    metrics::histogram!("http_request_duration_seconds", "method" => method, "route" => route, "status" => status)
-        .record(started.elapsed());
-    response
+    }
 }
 
 /// Continues the caller's trace, or begins one. A read begins none: clients that poll would bury the traces of payments. The
@@ -89,18 +92,4 @@ pub(crate) async fn link_to_payment(ledger: &Ledger, payment_id: &PaymentId) {
 pub(crate) fn record_payment(payment_id: &str) {
     tracing::Span::current().record("payment.id", payment_id);
     trace_kit::set_on_current(attribute::PAYMENT_ID, payment_id.to_owned());
-}
-
-/// The method as a metric label; methods invented by clients are `other`, to bound the number of labels.
-fn method(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "GET",
-        Method::POST => "POST",
-        Method::PUT => "PUT",
-        Method::PATCH => "PATCH",
-        Method::DELETE => "DELETE",
-        Method::HEAD => "HEAD",
-        Method::OPTIONS => "OPTIONS",
-        _ => "other",
-    }
 }

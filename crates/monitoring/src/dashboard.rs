@@ -17,7 +17,7 @@ pub struct Row {
 /// Every row, the most urgent first.
 #[rustfmt::skip]
 pub const ROWS: &[Row] = &[
-    Row { title: "Attention", metrics: &["payments_needing_operator", "payments_needing_operator_oldest_seconds", "payments_needs_operator_total", "exceptions_open", "exceptions_open_oldest_seconds", "payments_alerted", "payments_alerts_total", "payments_decisions_total", "operator_logins_total", "ledger_commits_may_be_lost", "reconciliation_last_run_age_seconds", "reconciliation_last_full_run_age_seconds", "reconciliation_unread_sources"] },
+    Row { title: "Attention", metrics: &["payments_needing_operator", "payments_needing_operator_oldest_seconds", "payments_needs_operator_total", "exceptions_open", "exceptions_open_oldest_seconds", "payments_alerted", "payments_alerts_total", "payments_decisions_total", "operator_logins_total", "operator_request_duration_seconds", "ledger_commits_may_be_lost", "reconciliation_last_run_age_seconds", "reconciliation_last_full_run_age_seconds", "reconciliation_unread_sources"] },
     Row { title: "Payments", metrics: &["api_payment_requests_total", "payments_started_total", "payments_ended_total", "payments_open", "payments_open_oldest_seconds", "payments_open_idle_seconds", "payments_resumed_total"] },
     Row { title: "Holds and balances", metrics: &["holds_open", "holds_open_minor", "holds_open_oldest_seconds", "internal_account_balance_minor"] },
     Row { title: "Restored accounts and claims", metrics: &["restores_overdue", "restores_overdue_seconds", "restores_late", "accounts_restored_total", "claims_open", "claims_open_minor", "claims_open_oldest_seconds", "claims_limit_minor", "recalls_unfinished", "recalls_overdue", "recalls_overdue_seconds"] },

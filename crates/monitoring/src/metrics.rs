@@ -148,6 +148,7 @@ pub const METRICS: &[MetricEntry] = &[
     entry(&[Notifier], Counter, "outbound_webhook_attempts_total", &["outcome"], "attempts", "Delivery attempts of outbound webhooks, by outcome"),
     entry(&[Notifier], Counter, "outbound_webhook_endpoints_disabled_total", &["reason"], "endpoints", "Webhook endpoints disabled by the service because of their responses, by reason"),
 
+    entry(&[OperatorApi], Histogram, "operator_request_duration_seconds", &["method", "route", "status"], "seconds", "Duration of operators' requests, by method, route and response status"),
     entry(&[OperatorApi], Counter, "operator_logins_total", &["outcome"], "logins", "Logins of operators, by outcome: opened or refused; the log has the reason"),
 
     entry(&[PaymentsApi, PaymentWorker, BackgroundWorker, Notifier, OperatorApi], Gauge, "database_connections", &[], "connections", "Open database connections of the process"),

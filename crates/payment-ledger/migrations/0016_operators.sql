@@ -24,8 +24,8 @@ CREATE TABLE operators (
     CONSTRAINT operators_have_one_login CHECK (
         num_nulls(password_salt, password_version, password_proof) = 0 AND num_nonnulls(oidc_issuer, oidc_subject) = 0
         OR num_nonnulls(password_salt, password_version, password_proof) = 0 AND num_nulls(oidc_issuer, oidc_subject) = 0),
-    CONSTRAINT operators_identity_bounded CHECK (
-        char_length(oidc_issuer) BETWEEN 1 AND 255 AND char_length(oidc_subject) BETWEEN 1 AND 255),
+    -- Visible ASCII.
+    CONSTRAINT operators_identity_bounded CHECK (oidc_issuer ~ '^[!-~]{1,255}$' AND oidc_subject ~ '^[!-~]{1,255}$'),
     -- One identity is one person, whatever its operators would be called.
     CONSTRAINT operators_identity_unique UNIQUE (oidc_issuer, oidc_subject),
     CONSTRAINT operators_password_salt_is_16_bytes CHECK (octet_length(password_salt) = 16),
@@ -42,7 +42,7 @@ CREATE TABLE operator_sessions (
     session_id   text        PRIMARY KEY DEFAULT 'ses_' || left(replace(gen_random_uuid()::text, '-', ''), 20),
     operator     text        NOT NULL REFERENCES operators,
     proof_hash   bytea       NOT NULL UNIQUE,
-    -- SHA-256 of the ID token that opened it; NULL if a password did. A token opens one session.
+    -- SHA-256 of the ID token that opened it, without its signature; NULL if a password did. A token opens one session.
     id_token_hash bytea      UNIQUE,
     address      text,
     opened_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -157,8 +157,8 @@ BEGIN
 END
 $$;
 
--- Opens a session for an identity that the caller has verified by the provider's ID token, whose SHA-256 is `id_token`. A token opens one
--- session: a copy of it, from a log or a proxy, opens none.
+-- Opens a session for an identity that the caller has verified by the provider's ID token; `id_token` is the SHA-256 of what is signed. A
+-- token opens one session: a copy of it, from a log or a proxy, opens none.
 CREATE FUNCTION open_operator_session_of_identity(issuer text, subject text, id_token bytea, proof text, from_address text,
                                                   OUT refusal text, OUT login text, OUT opened text, OUT ends_at timestamptz,
                                                   OUT has_roles text[])

@@ -1,5 +1,5 @@
--- Changes: what operators do to accounts, limits, kill switches and API keys, and to webhook endpoints, events and the Temporal namespace
---. A change that lets money move, or lets more of it move, takes two operators. These functions are the only way of the role
+-- Changes: what operators do to accounts, limits, kill switches and API keys, to webhook endpoints, events and the Temporal namespace, and
+-- what administrators do to operators. A change that lets money move, or lets more of it move, takes two operators. These functions are the only way of the role
 -- operator_api to such a change.
 
 CREATE TABLE changes (
@@ -27,7 +27,7 @@ CREATE TABLE changes (
         'open_account', 'fund_account', 'freeze_account', 'unfreeze_account', 'activate_kill_switch', 'lift_kill_switch', 'set_limit',
         'create_api_key', 'rotate_api_key', 'revoke_api_key', 'disable_endpoint', 'enable_endpoint', 'replay_delivery',
         'replay_failed_deliveries', 'retry_event', 'discard_message', 'republish_events', 'accept_temporal_namespace',
-        'erase_account')),
+        'erase_account', 'create_operator', 'set_operator_roles', 'set_operator_identity', 'disable_operator')),
     CONSTRAINT changes_status_known CHECK (status IN ('proposed', 'done', 'withdrawn')),
     CONSTRAINT changes_key_hash_of_a_new_key CHECK (
         (kind IN ('create_api_key', 'rotate_api_key')) = (key_hash IS NOT NULL) AND octet_length(key_hash) = 32),
@@ -70,12 +70,20 @@ CREATE FUNCTION accepted_namespace() RETURNS text LANGUAGE sql STABLE SET search
     SELECT namespace_id FROM temporal_namespaces ORDER BY number DESC LIMIT 1
 $$;
 
+-- Administrators manage operators, and do nothing else here; other changes are proposed by operators and confirmed by approvers.
+CREATE FUNCTION change_role(change_kind text, is_confirmation boolean) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = public, pg_temp AS $$
+    SELECT CASE WHEN change_kind IN ('create_operator', 'set_operator_roles', 'set_operator_identity', 'disable_operator') THEN 'administrator'
+                WHEN is_confirmation THEN 'approver' ELSE 'operator' END
+$$;
+
 -- What lets money move, or lets more of it move, takes two operators. What stops it takes one.
 CREATE FUNCTION change_needs_two(change_kind text, a jsonb) RETURNS boolean LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
     SELECT CASE
         -- In another namespace the open payments' workflows are started again.
         WHEN change_kind IN ('fund_account', 'unfreeze_account', 'lift_kill_switch', 'create_api_key', 'rotate_api_key',
                              'accept_temporal_namespace') THEN true
+        -- An operator whom one administrator made alone would be a second pair of that administrator's eyes.
+        WHEN change_kind IN ('create_operator', 'set_operator_roles', 'set_operator_identity') THEN true
         -- Nobody gets back what is erased.
         WHEN change_kind = 'erase_account' THEN true
         -- A bound that is removed or raised.
@@ -85,6 +93,38 @@ CREATE FUNCTION change_needs_two(change_kind text, a jsonb) RETURNS boolean LANG
                OR l.per_day_minor < coalesce((a ->> 'per_day_minor')::bigint, 'Infinity'::numeric)
                OR l.per_day_count < coalesce((a ->> 'per_day_count')::bigint, 'Infinity'::numeric))
         ELSE false END
+$$;
+
+-- Why an administrator's change of an operator cannot be made now; NULL if it can.
+CREATE FUNCTION operator_change_bar(change_kind text, a jsonb) RETURNS text LANGUAGE plpgsql STABLE SET search_path = public, pg_temp AS $$
+DECLARE
+    changed operators;
+    other   text;
+BEGIN
+    SELECT * INTO changed FROM operators WHERE name = a ->> 'name';
+    SELECT o.name INTO other FROM operators o
+        WHERE (o.oidc_issuer, o.oidc_subject) = (a ->> 'issuer', a ->> 'subject') AND o.name <> a ->> 'name'
+           OR change_kind = 'create_operator' AND lower(regexp_replace(o.name, '[^a-zA-Z0-9]', '', 'g'))
+              = lower(regexp_replace(a ->> 'name', '[^a-zA-Z0-9]', '', 'g'))
+        LIMIT 1;
+    RETURN CASE
+        WHEN other IS NOT NULL THEN
+            format('operator %s exists already; two names or two logins would be two operators for one person', other)
+        WHEN change_kind <> 'create_operator' AND changed.name IS NULL THEN format('there is no operator %s; check the name', a ->> 'name')
+        WHEN changed.disabled_at IS NOT NULL THEN format('operator %s is disabled', changed.name)
+        WHEN change_kind = 'create_operator' AND (a ->> 'name' ~ '^[a-zA-Z0-9][a-zA-Z0-9._@-]{0,63}$') IS NOT TRUE THEN
+            'a name has 1 to 64 ASCII letters, digits and . _ - @, the first one a letter or a digit'
+        WHEN change_kind IN ('create_operator', 'set_operator_roles') AND (
+                 SELECT bool_and(coalesce(role IN ('viewer', 'operator', 'approver', 'administrator'), false))
+                 FROM jsonb_array_elements_text(CASE jsonb_typeof(a -> 'roles') WHEN 'array' THEN a -> 'roles' END) role) IS NOT TRUE THEN
+            'roles are one or more of viewer, operator, approver and administrator'
+        WHEN change_kind IN ('create_operator', 'set_operator_identity')
+             AND (a ->> 'issuer' ~ '^[!-~]{1,255}$' AND a ->> 'subject' ~ '^[!-~]{1,255}$') IS NOT TRUE THEN
+            'an identity has an issuer and a subject of 1 to 255 visible ASCII characters'
+        -- The audit log would not name who did it, for the session ends with it.
+        WHEN change_kind = 'disable_operator' AND changed.name = acting_operator('administrator') THEN
+            'nobody disables themselves; another administrator does it' END;
+END
 $$;
 
 -- Why a change cannot be made now; NULL if it can.
@@ -147,6 +187,8 @@ BEGIN
             WHEN key.rotated_to IS NOT NULL THEN format('API key %s was rotated before; rotate its successor %s', key.id, key.rotated_to)
             WHEN EXISTS (SELECT FROM api_keys k WHERE k.key_hash = hash OR k.id = a ->> 'successor_id') THEN
                 format('API key %s exists already; generate another one', a ->> 'successor_id') END;
+    ELSIF change_role(change_kind, false) = 'administrator' THEN
+        RETURN operator_change_bar(change_kind, a);
     END IF;
     -- apply_event_change() finds out by itself.
     RETURN NULL;
@@ -257,6 +299,23 @@ BEGIN
     ELSIF change_kind = 'accept_temporal_namespace' THEN
         INSERT INTO temporal_namespaces (number, namespace_id, accepted_by, reason)
             SELECT coalesce(max(n.number), 0) + 1, a ->> 'namespace_id', by_operator, why FROM temporal_namespaces n;
+    ELSIF change_kind = 'create_operator' THEN
+        INSERT INTO operators (name, roles, oidc_issuer, oidc_subject)
+            VALUES (a ->> 'name', ARRAY(SELECT jsonb_array_elements_text(a -> 'roles')), a ->> 'issuer', a ->> 'subject')
+            ON CONFLICT DO NOTHING;
+    ELSIF change_role(change_kind, false) = 'administrator' THEN
+        -- The operator's row first: a login under way has it locked, and its session is seen after that.
+        UPDATE operators o SET
+                roles = CASE change_kind WHEN 'set_operator_roles' THEN ARRAY(SELECT jsonb_array_elements_text(a -> 'roles')) ELSE o.roles END,
+                disabled_at = CASE change_kind WHEN 'disable_operator' THEN clock_timestamp() ELSE o.disabled_at END
+            WHERE o.name = a ->> 'name';
+        UPDATE operators o SET password_salt = NULL, password_version = NULL, password_proof = NULL, failed_logins = 0, locked_until = NULL,
+                oidc_issuer = a ->> 'issuer', oidc_subject = a ->> 'subject'
+            WHERE o.name = a ->> 'name' AND change_kind = 'set_operator_identity';
+        -- Roles take effect in open sessions.
+        UPDATE operator_sessions SET ended_at = clock_timestamp()
+            WHERE operator = a ->> 'name' AND ended_at IS NULL AND change_kind <> 'set_operator_roles';
+        RETURN NULL;
     ELSE
         RETURN apply_event_change(change_kind, a, by_operator, why);
     END IF;
@@ -273,6 +332,7 @@ CREATE FUNCTION change_object(change_kind text, a jsonb) RETURNS text LANGUAGE s
         WHEN change_kind IN ('freeze_account', 'unfreeze_account') THEN 'account ' || (a ->> 'account_id')
         WHEN change_kind = 'erase_account' THEN 'erasure ' || (a ->> 'account_id')
         WHEN change_kind = 'set_limit' THEN concat_ws(' ', 'limit', a ->> 'scope', a ->> 'scope_id', a ->> 'currency')
+        WHEN change_role(change_kind, false) = 'administrator' THEN 'operator ' || (a ->> 'name')
         WHEN change_kind = 'accept_temporal_namespace' THEN 'namespace' END
 $$;
 
@@ -297,6 +357,9 @@ CREATE FUNCTION change_before(change_kind text, a jsonb) RETURNS jsonb LANGUAGE 
             SELECT jsonb_strip_nulls(jsonb_build_object('tenant_id', e.tenant_id, 'url', e.url, 'status', e.status,
                                                         'disabled_reason', e.disabled_reason, 'disabled_note', e.disabled_note))
             FROM webhook_endpoints e WHERE e.endpoint_id = a ->> 'endpoint_id')
+        WHEN change_role(change_kind, false) = 'administrator' THEN (
+            SELECT jsonb_strip_nulls(jsonb_build_object('roles', o.roles, 'issuer', o.oidc_issuer, 'subject', o.oidc_subject))
+            FROM operators o WHERE o.name = a ->> 'name')
         WHEN change_kind = 'accept_temporal_namespace' THEN jsonb_build_object('namespace_id', accepted_namespace()) END
 $$;
 
@@ -343,7 +406,7 @@ DECLARE
 BEGIN
     PERFORM lock_changes(new_kind, new_arguments);
     -- After the wait: the session may have ended meanwhile.
-    operator := acting_operator('operator');
+    operator := acting_operator(change_role(new_kind, false));
     IF operator IS NULL THEN
         RAISE EXCEPTION 'no open session of an operator with the role: propose a change' USING ERRCODE = 'insufficient_privilege';
     END IF;
@@ -367,7 +430,20 @@ BEGIN
 END
 $$;
 
--- Confirms a change of another operator in the session of an approver, and makes it. A repeat has no further effect.
+-- Says which role a change takes to who has another one of these; who has none of them acts without a session that may.
+CREATE FUNCTION refuse_role(change_kind text, what text, others text[], OUT refused text, OUT refusal text)
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM unnest(others) other WHERE acting_operator(other) IS NOT NULL) THEN
+        RAISE EXCEPTION 'no open session of an operator with the role: % a change', what USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    refused := CASE WHEN change_kind IS NULL THEN 'unknown' ELSE 'role' END;
+    refusal := CASE WHEN change_kind IS NULL THEN 'there is no such change; check the id'
+                    ELSE format('to %s a change of the kind %s takes the role %s', what, change_kind, change_role(change_kind, true)) END;
+END
+$$;
+
+-- Confirms a change of another operator in the session of an approver or administrator, and makes it. A repeat has no further effect.
 CREATE FUNCTION confirm_change(id text, why text, OUT refused text, OUT refusal text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
@@ -377,9 +453,10 @@ BEGIN
     SELECT * INTO c FROM changes WHERE change_id = id;
     PERFORM lock_changes(coalesce(c.kind, ''), c.arguments);
     SELECT * INTO c FROM changes WHERE change_id = id FOR UPDATE;
-    operator := acting_operator('approver');
+    operator := acting_operator(change_role(coalesce(c.kind, ''), true));
     IF operator IS NULL THEN
-        RAISE EXCEPTION 'no open session of an operator with the role: confirm a change' USING ERRCODE = 'insufficient_privilege';
+        SELECT r.refused, r.refusal INTO refused, refusal FROM refuse_role(c.kind, 'confirm', '{approver,administrator}') r;
+        RETURN;
     END IF;
     IF c.status = 'done' AND c.confirmed_by = operator THEN
         RETURN;
@@ -392,7 +469,7 @@ BEGIN
         WHEN c.status <> 'proposed' THEN format('the change is %s by %s', c.status, coalesce(c.withdrawn_by, c.confirmed_by))
         WHEN c.proposed_at < clock_timestamp() - interval '7 days' THEN 'the proposal is older than 7 days; propose the change again'
         WHEN NOT EXISTS (SELECT FROM operators o
-                         WHERE o.name = c.proposed_by AND o.disabled_at IS NULL AND 'operator' = ANY (o.roles)) THEN
+                         WHERE o.name = c.proposed_by AND o.disabled_at IS NULL AND change_role(c.kind, false) = ANY (o.roles)) THEN
             format('operator %s, who proposed the change, may not propose any more; propose it again', c.proposed_by)
         ELSE change_bar(c.kind, c.arguments, c.key_hash) END;
     IF refusal IS NULL THEN
@@ -402,7 +479,7 @@ BEGIN
 END
 $$;
 
--- Withdraws a proposed change in the session of an operator or an approver. A repeat has no further effect.
+-- Withdraws a proposed change in the session of an operator or an approver, or of an administrator. A repeat has no further effect.
 CREATE FUNCTION withdraw_change(id text, why text, OUT refused text, OUT refusal text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
@@ -410,9 +487,11 @@ DECLARE
     c        changes;
 BEGIN
     SELECT * INTO c FROM changes WHERE change_id = id FOR UPDATE;
-    operator := coalesce(acting_operator('operator'), acting_operator('approver'));
+    operator := coalesce(acting_operator(change_role(coalesce(c.kind, ''), false)), acting_operator(change_role(coalesce(c.kind, ''), true)));
     IF operator IS NULL THEN
-        RAISE EXCEPTION 'no open session of an operator with the role: withdraw a change' USING ERRCODE = 'insufficient_privilege';
+        SELECT r.refused, r.refusal INTO refused, refusal
+            FROM refuse_role(c.kind, 'withdraw', '{operator,approver,administrator}') r;
+        RETURN;
     END IF;
     IF c.change_id IS NULL THEN
         refused := 'unknown';
@@ -428,10 +507,13 @@ END
 $$;
 
 REVOKE EXECUTE ON FUNCTION apply_change(text, text, jsonb, bytea, text, text), apply_event_change(text, jsonb, text, text), make_change(text, text, text, boolean),
-    propose_change(text, jsonb, bytea, text), confirm_change(text, text), withdraw_change(text, text), lock_changes(text, jsonb) FROM PUBLIC;
+    propose_change(text, jsonb, bytea, text), confirm_change(text, text), withdraw_change(text, text), lock_changes(text, jsonb),
+    refuse_role(text, text, text[]) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION propose_change(text, jsonb, bytea, text), confirm_change(text, text), withdraw_change(text, text) TO operator_api;
 -- What an operator looks at. The hash of a key authenticates nobody, and nobody needs it here.
 GRANT SELECT (change_id, kind, arguments, needs_two, before, reason, proposed_by, proposed_at, confirmed_by, confirm_reason, withdrawn_by, status,
               detail, closed_at) ON changes TO operator_api;
 GRANT SELECT ON limits, limit_days, kill_switches TO operator_api;
+GRANT SELECT (name, roles, oidc_issuer, oidc_subject, created_at, disabled_at, locked_until) ON operators TO operator_api;
+GRANT SELECT (operator, last_used_at, expires_at, ended_at) ON operator_sessions TO operator_api;
 GRANT SELECT (id, prefix, tenant_id, client_id, scopes, created_at, expires_at, revoked_at, rotated_to) ON api_keys TO operator_api;

@@ -11,6 +11,7 @@ pub mod metrics;
 pub mod peers;
 pub mod problem;
 pub mod published;
+pub mod requests;
 pub mod serve;
 pub mod shutdown;
 pub mod task;

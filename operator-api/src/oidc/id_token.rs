@@ -30,6 +30,9 @@ struct Claims {
     #[serde(default)]
     azp: Option<String>,
     iat: u64,
+    /// A logout token has them, which proves no login.
+    #[serde(default)]
+    events: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -50,7 +53,12 @@ impl Audience {
 
 /// The header of a token, of which nothing is proved yet.
 pub(super) fn header(token: &SecretString) -> Result<Header, IdTokenRefused> {
-    decode_header(token.expose_secret()).map_err(|_| IdTokenRefused("is none"))
+    let header = decode_header(token.expose_secret()).map_err(|_| IdTokenRefused("is none"))?;
+    // An access token has another type, and is not meant for us.
+    if header.typ.as_deref().is_some_and(|kind| !kind.eq_ignore_ascii_case("JWT")) {
+        return Err(IdTokenRefused("is a token of another kind"));
+    }
+    Ok(header)
 }
 
 /// The key that a token names; without a name, the only one that could have signed it.
@@ -102,6 +110,9 @@ pub(super) fn identity(
     let now = get_current_timestamp();
     if claims.iat > now + LEEWAY_S || claims.iat + AGE_MAX_S + LEEWAY_S < now {
         return Err(IdTokenRefused("was not issued just now"));
+    }
+    if claims.events.is_some() {
+        return Err(IdTokenRefused("is a token of another kind"));
     }
     // The library accepts a list of issuers as well.
     if claims.iss != issuer {
@@ -214,6 +225,7 @@ mod tests {
             ("sub", json!(""), "has a subject that cannot be stored"),
             ("sub", json!("two words"), "has a subject that cannot be stored"),
             ("sub", json!(7), "cannot be read"),
+            ("events", json!({}), "is a token of another kind"),
         ] {
             assert_eq!(outcome(set(name, value.clone())), Err(IdTokenRefused(reason)), "{name} {value}");
         }
@@ -253,6 +265,9 @@ mod tests {
         assert_eq!(check(&one, hmac, vec![secret]), algorithm);
         let unsigned = json!({"alg": "none", "kid": "1"});
         assert_eq!(check(&one, unsigned, vec![one.jwk(Some("1"))]), Err(IdTokenRefused("is none")));
+        let access = json!({"alg": "ES256", "kid": "1", "typ": "at+jwt"});
+        let kind = Err(IdTokenRefused("is a token of another kind"));
+        assert_eq!(check(&one, access, vec![one.jwk(Some("1"))]), kind);
         let curve = json!({"alg": "RS256", "kid": "1"});
         assert_eq!(check(&one, curve, vec![one.jwk(Some("1"))]), no_key, "a key of another kind");
         for text in ["", "a.b", "a.b.c", "....", &"x".repeat(20_000)] {

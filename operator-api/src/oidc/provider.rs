@@ -1,6 +1,6 @@
 //! The provider's discovery document and its keys, read when a login needs them and kept for an hour. Source: OpenID Connect Discovery 1.0.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use jsonwebtoken::jwk::JwkSet;
@@ -85,8 +85,9 @@ pub(super) struct Provider {
     issuer: String,
     http: Client,
     accepts_plaintext: bool,
+    last: std::sync::Mutex<Last>,
     /// Held while the provider is read, so that logins at the same moment read it once.
-    last: Mutex<Last>,
+    reading: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -119,7 +120,7 @@ impl Provider {
         }
         let http = http.build().map_err(OidcSetupError::Http)?;
         let (issuer, accepts_plaintext) = (options.issuer, options.allow_plaintext);
-        Ok(Self { issuer, http, accepts_plaintext, last: Mutex::default() })
+        Ok(Self { issuer, http, accepts_plaintext, last: Default::default(), reading: Mutex::default() })
     }
 
     pub(super) fn issuer(&self) -> &str {
@@ -137,25 +138,36 @@ impl Provider {
     }
 
     async fn known_since(&self, age_max: Duration) -> Result<Arc<Known>, ProviderUnavailable> {
-        let mut last = self.last.lock().await;
-        if let Some(known) = last.known.as_ref().filter(|known| known.read_at.elapsed() < age_max) {
-            return Ok(Arc::clone(known));
+        if let Some(known) = self.fresh(age_max) {
+            return Ok(known);
         }
-        if let Some((_, failure)) = last.failed.as_ref().filter(|(at, _)| at.elapsed() < FAILURE_PAUSE) {
-            return Err(failure.clone());
+        let _reading = self.reading.lock().await;
+        // It may have been read meanwhile.
+        if let Some(known) = self.fresh(age_max) {
+            return Ok(known);
         }
-        match self.read().await {
-            Ok(known) => {
-                let known = Arc::new(known);
-                *last = Last { known: Some(Arc::clone(&known)), failed: None };
-                Ok(known)
-            }
-            Err(detail) => {
-                let failure = ProviderUnavailable { issuer: self.issuer.clone(), detail };
-                last.failed = Some((Instant::now(), failure.clone()));
-                Err(failure)
-            }
+        let failed = self.last(|last| last.failed.clone());
+        if let Some((_, failure)) = failed.filter(|(at, _)| at.elapsed() < FAILURE_PAUSE) {
+            return Err(failure);
         }
+        let unavailable = |detail: String| ProviderUnavailable { issuer: self.issuer.clone(), detail };
+        // A caller that goes away ends its read, which counts as one.
+        let abandoned = unavailable("a read of it was given up".to_owned());
+        self.last(|last| last.failed = Some((Instant::now(), abandoned)));
+        let known = self.read().await.map(Arc::new).map_err(unavailable);
+        self.last(|last| match &known {
+            Ok(known) => *last = Last { known: Some(Arc::clone(known)), failed: None },
+            Err(failure) => last.failed = Some((Instant::now(), failure.clone())),
+        });
+        known
+    }
+
+    fn fresh(&self, age_max: Duration) -> Option<Arc<Known>> {
+        self.last(|last| last.known.clone()).filter(|known| known.read_at.elapsed() < age_max)
+    }
+
+    fn last<T>(&self, access: impl FnOnce(&mut Last) -> T) -> T {
+        access(&mut self.last.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn read(&self) -> Result<Known, String> {

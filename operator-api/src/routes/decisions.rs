@@ -155,7 +155,7 @@ pub(crate) async fn propose_decision(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Wait {
-    /// Answer once the decision is final, after this many seconds at the latest; at most 30.
+    /// Answer once the decision is final, after this many seconds at the latest; at most 30. At once where too many requests wait already.
     #[serde(default)]
     #[param(minimum = 0, maximum = 30)]
     wait: u64,
@@ -178,9 +178,11 @@ pub(crate) async fn retrieve_decision(
 ) -> Result<Json<Decision>, ApiError> {
     let id = decision_id(&id)?;
     let deadline = Instant::now() + Duration::from_secs(wait).min(WAIT_MAX);
+    let may_wait = app.waits.try_acquire();
     loop {
         let decision = read(&logged_in.ledger, &id).await?;
-        if decision.closed_at.is_some() || Instant::now() >= deadline || app.stopping.is_cancelled() {
+        let is_due = Instant::now() >= deadline || may_wait.is_err() || app.stopping.is_cancelled();
+        if decision.closed_at.is_some() || is_due {
             return Ok(Json(decision));
         }
         sleep(READ_INTERVAL).await;

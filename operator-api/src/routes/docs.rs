@@ -18,8 +18,8 @@ use utoipa::{Modify, OpenApi};
         (name = "sessions", description = "Log in and out"),
         (name = "decisions", description = "Payments that wait, and decisions about them; what moves money takes two operators"),
         (name = "exceptions", description = "Recorded contradictions, and decisions about them"),
-        (name = "changes", description = "What operators do to accounts, limits, kill switches and API keys; what lets money move takes two operators"),
-        (name = "settings", description = "Accounts, limits, kill switches and API keys as they are"),
+        (name = "changes", description = "What operators do to accounts, limits, kill switches and API keys, and administrators to operators; what lets money move takes two"),
+        (name = "settings", description = "Accounts, limits, kill switches, API keys and operators as they are"),
     ),
     components(schemas(ProblemDocument)),
     modifiers(&SessionToken),
@@ -34,7 +34,7 @@ impl Modify for SessionToken {
         let scheme = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
             .description(Some(
-                "The token of your session. The roles are: viewer (read), operator (propose, withdraw, close), approver (confirm), administrator",
+                "The token of your session. The roles are: viewer (read), operator (propose, withdraw, close), approver (confirm), administrator (manage operators)",
             ))
             .build();
         if let Some(components) = document.components.as_mut() {

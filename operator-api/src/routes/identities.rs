@@ -121,7 +121,7 @@ pub(crate) async fn log_in_with_id_token(
                 _ => {
                     count("refused");
                     let detail = format!(
-                        "no operator has the identity {subject} of {issuer}; an administrator gives it to one with payctl operators set-identity"
+                        "no operator has the identity {subject} of {issuer}; two administrators give it to one with payctl operators set-identity"
                     );
                     Problem::new(StatusCode::FORBIDDEN, "identity_unknown", "No operator has the identity")
                         .detail(detail)

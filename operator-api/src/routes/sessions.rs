@@ -74,6 +74,8 @@ impl From<OperatorSession> for Session {
         (status = 401, description = "login_refused: the name or the password is wrong, or the login is locked",
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 413, description = "body_too_large", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 429, description = "login_rate_limited: the address has tried too often",
+         body = ProblemDocument, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn log_in(
@@ -81,6 +83,8 @@ pub(crate) async fn log_in(
     peer: Option<Extension<PeerAddress>>,
     Json(login): Json<Login>,
 ) -> Result<(StatusCode, Json<OpenedSession>), ApiError> {
+    let peer = peer.map(|Extension(peer)| peer);
+    app.logins.take(peer)?;
     let Login { name, password } = login;
     if !app.accepts_demo_passwords && published::is_published(password.expose_secret()) {
         tracing::warn!(
@@ -89,7 +93,7 @@ pub(crate) async fn log_in(
         return Err(refused().into());
     }
     let token = new_token()?;
-    let address = peer.map(|Extension(peer)| peer.to_string());
+    let address = peer.map(|peer| peer.to_string());
     match app.ledger.log_operator_in(&name, &password, &token, address.as_deref()).await? {
         LoginOutcome::Opened(session) => Ok(opened(&token, session)),
         LoginOutcome::Refused(reason) => {
@@ -123,7 +127,7 @@ fn refused() -> Problem {
     // The reason is in the log alone: who reads metrics must not learn which names exist.
     count("refused");
     Problem::new(StatusCode::UNAUTHORIZED, "login_refused", "The login is refused").detail(
-        "the name or the password is wrong, or the login is locked for 15 minutes after five failed attempts; an administrator unlocks it with payctl operators reset-password",
+        "the name or the password is wrong, or the login is locked for 15 minutes after five failed attempts; who has the database owner's rights unlocks it with payctl operators reset-password",
     )
 }
 

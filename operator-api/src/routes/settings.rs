@@ -1,8 +1,9 @@
-//! What changes have set: accounts, limits, kill switches and API keys.
+//! What changes have set: accounts, limits, kill switches, API keys and operators.
 
 use jiff::Timestamp;
 use openapi_kit::ProblemDocument;
 use payment_ledger::access::api_keys::KeyView;
+use payment_ledger::access::operators::OperatorView;
 use payment_ledger::accounts::Account;
 use payment_ledger::admission::kill_switches::KillSwitchView;
 use payment_ledger::admission::limits::LimitView;
@@ -316,4 +317,63 @@ pub(crate) async fn list_api_keys(
 ) -> Result<Json<ApiKeys>, ApiError> {
     let keys = logged_in.ledger.api_keys(tenant_id.as_ref(), client_id.as_ref()).await?;
     Ok(Json(ApiKeys { api_keys: keys.into_iter().map(ApiKeyDocument::from).collect() }))
+}
+
+/// An operator.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct OperatorDocument {
+    name: String,
+    /// `viewer`, `operator`, `approver` and `administrator`.
+    #[schema(value_type = Vec<String>)]
+    roles: Vec<&'static str>,
+    /// The OpenID provider at which the operator logs in; missing for a password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    issuer: Option<String>,
+    /// The claim `sub` in the operator's ID tokens; missing for a password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    disabled_at: Option<Timestamp>,
+    /// Until when no password is accepted; missing if one is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    locked_until: Option<Timestamp>,
+    open_sessions: i64,
+}
+
+impl From<OperatorView> for OperatorDocument {
+    fn from(operator: OperatorView) -> Self {
+        let identity = operator.identity.as_ref();
+        Self {
+            roles: operator.roles.iter().map(|role| role.as_str()).collect(),
+            issuer: identity.map(|identity| identity.issuer().to_owned()),
+            subject: identity.map(|identity| identity.subject().to_owned()),
+            name: operator.name,
+            created_at: operator.created_at,
+            disabled_at: operator.disabled_at,
+            locked_until: operator.locked_until,
+            open_sessions: operator.open_sessions,
+        }
+    }
+}
+
+/// Operators.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Operators {
+    operators: Vec<OperatorDocument>,
+}
+
+/// List operators
+///
+/// By name, also disabled ones.
+#[utoipa::path(
+    get, path = "/operator/v1/operators", tag = "settings", security(("session" = [])),
+    responses((status = 200, description = "The operators", body = Operators)),
+)]
+pub(crate) async fn list_operators(logged_in: LoggedIn) -> Result<Json<Operators>, ApiError> {
+    let operators = logged_in.ledger.operators().await?;
+    Ok(Json(Operators { operators: operators.into_iter().map(OperatorDocument::from).collect() }))
 }

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use payment_ledger::Ledger;
 use payment_ledger::access::operators::{
-    ChangeOperatorOutcome, NewOperatorOutcome, OperatorIdentity, OperatorRole, OperatorView, Password,
+    ChangeOperatorOutcome, NewOperatorOutcome, OperatorIdentity, OperatorLogin, OperatorRole, Password,
 };
 use payment_ledger::operator::decisions::validate_operator_name;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -14,6 +15,7 @@ use service_kit::published;
 
 use crate::api_key::random_hex;
 use crate::database::DatabaseArgs;
+use crate::operator_api::{OperatorDocument, OperatorDocuments, ReasonArgs, SessionArgs, note_waiting};
 use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{Align, Table};
@@ -21,7 +23,9 @@ use crate::table::{Align, Table};
 /// Random bytes of a generated password.
 const PASSWORD_BYTES: usize = 16;
 
-/// Create operators, who log in at operator-api, change what they may do, and disable them
+/// Manage operators, who log in at operator-api: two administrators create them and change what they may do, one disables them
+///
+/// The first administrators, and passwords, take the rights of the database's owner: --as-owner.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Create(CreateArgs),
@@ -32,26 +36,48 @@ pub(crate) enum Command {
     List(ListArgs),
 }
 
+/// With whose rights a command acts.
+#[derive(Debug, clap::Args)]
+struct ActAs {
+    /// Act with the rights of the database's owner, not in the session of an administrator
+    #[arg(long)]
+    as_owner: bool,
+    #[command(flatten)]
+    database: DatabaseArgs,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// Why an administrator changes an operator.
+#[derive(Debug, clap::Args)]
+struct OperatorReasonArgs {
+    /// Reason; recorded permanently
+    #[arg(long, value_name = "TEXT", required_unless_present = "as_owner", conflicts_with = "as_owner")]
+    reason: Option<String>,
+}
+
 /// Create an operator, who logs in with a password or, with --issuer and --subject, at the OpenID provider
 ///
-/// A generated password is printed once, alone on the first line.
+/// A password takes --as-owner; a generated one is printed once, alone on the first line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
-    database: DatabaseArgs,
+    act_as: ActAs,
+    #[command(flatten)]
+    reason: OperatorReasonArgs,
     /// Name of the operator: 1 to 64 ASCII letters, digits and . _ - @; it never changes
     name: String,
     /// What the operator may do; repeat the option for several roles
     #[arg(long = "role", value_name = "ROLE", required = true, value_parser = role())]
     roles: Vec<OperatorRole>,
     /// File whose first line is the password, 12 to 128 characters; without it, one is generated and printed
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["issuer", "subject"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["issuer", "subject"], requires = "as_owner")]
     password_file: Option<PathBuf>,
     /// URL of the OpenID provider, as operator_api.oidc.issuer has it
-    #[arg(long, value_name = "URL", requires = "subject")]
+    #[arg(long, value_name = "URL", requires = "subject", required_unless_present = "as_owner")]
     issuer: Option<String>,
     /// The claim sub in the operator's ID tokens
-    #[arg(long, value_name = "TEXT", requires = "issuer")]
+    #[arg(long, value_name = "TEXT", requires = "issuer", required_unless_present = "as_owner")]
     subject: Option<String>,
 }
 
@@ -59,7 +85,9 @@ pub(crate) struct CreateArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct SetIdentityArgs {
     #[command(flatten)]
-    database: DatabaseArgs,
+    act_as: ActAs,
+    #[command(flatten)]
+    reason: OperatorReasonArgs,
     /// Name of the operator
     name: String,
     /// URL of the OpenID provider, as operator_api.oidc.issuer has it
@@ -74,7 +102,9 @@ pub(crate) struct SetIdentityArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct SetRolesArgs {
     #[command(flatten)]
-    database: DatabaseArgs,
+    act_as: ActAs,
+    #[command(flatten)]
+    reason: OperatorReasonArgs,
     /// Name of the operator
     name: String,
     /// What the operator may do from now on; repeat the option for several roles
@@ -98,7 +128,9 @@ pub(crate) struct ResetPasswordArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DisableArgs {
     #[command(flatten)]
-    database: DatabaseArgs,
+    act_as: ActAs,
+    #[command(flatten)]
+    reason: OperatorReasonArgs,
     /// Name of the operator
     name: String,
 }
@@ -107,10 +139,29 @@ pub(crate) struct DisableArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    database: DatabaseArgs,
+    act_as: ActAs,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+}
+
+impl ActAs {
+    /// The ledger with the owner's rights; `None` to act in the session.
+    async fn owner(&self) -> anyhow::Result<Option<Ledger>> {
+        Ok(if self.as_owner { Some(self.database.ledger().await?) } else { None })
+    }
+
+    /// Proposes a change in the session, or makes it if one administrator suffices. Returns whether it waits for another one.
+    async fn change(
+        &self,
+        reason: OperatorReasonArgs,
+        change: Value,
+        out: &mut Output<'_>,
+    ) -> anyhow::Result<bool> {
+        let reason = ReasonArgs { reason: reason.reason.unwrap_or_default() };
+        let change = self.session.client()?.change(change, &reason).await?;
+        note_waiting(&change, out)
+    }
 }
 
 /// The password, and whether it was generated.
@@ -151,17 +202,21 @@ pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Resul
 }
 
 async fn create(args: CreateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let CreateArgs { database, name, roles, password_file, issuer, subject } = args;
+    let CreateArgs { act_as, reason, name, roles, password_file, issuer, subject } = args;
     validate_operator_name(&name)?;
+    let Some(owner) = act_as.owner().await? else {
+        let change = json!({"kind": "create_operator", "name": name, "roles": roles, "issuer": issuer, "subject": subject});
+        return act_as.change(reason, change, out).await.map(drop);
+    };
     let mut generated = None;
-    let login = if let (Some(issuer), Some(subject)) = (issuer, subject) {
+    let login: OperatorLogin = if let (Some(issuer), Some(subject)) = (issuer, subject) {
         OperatorIdentity::new(&issuer, &subject)?.into()
     } else {
         let (password, is_generated) = read_password(password_file.as_deref())?;
         generated = is_generated.then(|| password.clone());
         Password::new(password)?.to_stored()?.into()
     };
-    match database.ledger().await?.create_operator(&name, &roles, &login).await? {
+    match owner.create_operator(&name, &roles, &login).await? {
         NewOperatorOutcome::Created => {}
         NewOperatorOutcome::Exists(existing) => {
             anyhow::bail!(
@@ -175,8 +230,12 @@ async fn create(args: CreateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
 }
 
 async fn set_roles(args: SetRolesArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let SetRolesArgs { database, name, roles } = args;
-    known(&name, database.ledger().await?.set_operator_roles(&name, &roles).await?)?;
+    let SetRolesArgs { act_as, reason, name, roles } = args;
+    let Some(owner) = act_as.owner().await? else {
+        let change = json!({"kind": "set_operator_roles", "name": name, "roles": roles});
+        return act_as.change(reason, change, out).await.map(drop);
+    };
+    known(&name, owner.set_operator_roles(&name, &roles).await?)?;
     Ok(out.write_line(format_args!("operator {name} has the roles {}", words(&roles)))?)
 }
 
@@ -191,17 +250,26 @@ async fn reset_password(args: ResetPasswordArgs, out: &mut Output<'_>) -> anyhow
 }
 
 async fn set_identity(args: SetIdentityArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let SetIdentityArgs { database, name, issuer, subject } = args;
+    let SetIdentityArgs { act_as, reason, name, issuer, subject } = args;
+    let Some(owner) = act_as.owner().await? else {
+        let change =
+            json!({"kind": "set_operator_identity", "name": name, "issuer": issuer, "subject": subject});
+        return act_as.change(reason, change, out).await.map(drop);
+    };
     let login = OperatorIdentity::new(&issuer, &subject)?.into();
-    known(&name, database.ledger().await?.set_operator_login(&name, &login).await?)?;
+    known(&name, owner.set_operator_login(&name, &login).await?)?;
     Ok(out.write_line(format_args!(
         "operator {name} logs in as {subject} of {issuer}; the operator's sessions have ended"
     ))?)
 }
 
 async fn disable(args: DisableArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let DisableArgs { database, name } = args;
-    known(&name, database.ledger().await?.disable_operator(&name).await?)?;
+    let DisableArgs { act_as, reason, name } = args;
+    if let Some(owner) = act_as.owner().await? {
+        known(&name, owner.disable_operator(&name).await?)?;
+    } else if act_as.change(reason, json!({"kind": "disable_operator", "name": name}), out).await? {
+        return Ok(());
+    }
     Ok(out.write_line(format_args!("operator {name} is disabled; the operator's sessions have ended"))?)
 }
 
@@ -226,12 +294,19 @@ fn show_password(generated: Option<&SecretString>, out: &mut Output<'_>) -> anyh
 }
 
 async fn list(args: ListArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let operators = args.database.ledger().await?.operators().await?;
+    let operators: Vec<OperatorDocument> = match args.act_as.owner().await? {
+        Some(owner) => owner.operators().await?.into_iter().map(OperatorDocument::from).collect(),
+        None => {
+            let listed = args.act_as.session.client()?.get::<OperatorDocuments>("operators").await?;
+            listed.document.operators
+        }
+    };
     if args.json {
-        let operators: Vec<Value> = operators.iter().map(document).collect();
         out.write_json(&json!({ "operators": operators }))?;
     } else if operators.is_empty() {
-        out.write_line("no operator; create one with: payctl operators create NAME --role operator")?;
+        out.write_line(
+            "no operator; create one with: payctl operators create NAME --role operator --as-owner",
+        )?;
     } else {
         out.write_line(table(&operators))?;
     }
@@ -242,7 +317,7 @@ fn words(roles: &[OperatorRole]) -> String {
     roles.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn table(operators: &[OperatorView]) -> Table<5> {
+fn table(operators: &[OperatorDocument]) -> Table<5> {
     let left = Align::Left;
     let mut table = Table::new([
         ("operator", left),
@@ -257,25 +332,12 @@ fn table(operators: &[OperatorView]) -> Table<5> {
             (None, Some(until)) => format!("locked until {until:.0}"),
             (None, None) => "active".into(),
         };
-        let login = operator.identity.as_ref().map_or_else(
-            || "password".to_owned(),
-            |identity| format!("{} of {}", identity.subject(), identity.issuer()),
-        );
+        let login = match (&operator.subject, &operator.issuer) {
+            (Some(subject), Some(issuer)) => format!("{subject} of {issuer}"),
+            _ => "password".to_owned(),
+        };
         let sessions = operator.open_sessions.to_string();
-        table.row([&operator.name, &words(&operator.roles), &login, &status, &sessions]);
+        table.row([&operator.name, &operator.roles.join(", "), &login, &status, &sessions]);
     }
     table
-}
-
-fn document(operator: &OperatorView) -> Value {
-    json!({
-        "name": operator.name,
-        "roles": operator.roles,
-        "issuer": operator.identity.as_ref().map(OperatorIdentity::issuer),
-        "subject": operator.identity.as_ref().map(OperatorIdentity::subject),
-        "created_at": operator.created_at,
-        "disabled_at": operator.disabled_at,
-        "locked_until": operator.locked_until,
-        "open_sessions": operator.open_sessions,
-    })
 }

@@ -1,6 +1,7 @@
 //! The documents of operator-api, restricted to the fields that payctl shows. Unknown fields are ignored.
 
 use jiff::Timestamp;
+use payment_ledger::access::operators::OperatorView;
 use payment_protocol::money::{format_major, parse_currency};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -136,4 +137,40 @@ pub(crate) struct ApiKeyDocument {
     pub(crate) status: String,
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) rotated_to: Option<String>,
+}
+
+/// Operators.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct OperatorDocuments {
+    pub(crate) operators: Vec<OperatorDocument>,
+}
+
+/// An operator.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct OperatorDocument {
+    pub(crate) name: String,
+    pub(crate) roles: Vec<String>,
+    /// Missing for a password, as is the subject.
+    pub(crate) issuer: Option<String>,
+    pub(crate) subject: Option<String>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) disabled_at: Option<Timestamp>,
+    pub(crate) locked_until: Option<Timestamp>,
+    pub(crate) open_sessions: i64,
+}
+
+impl From<OperatorView> for OperatorDocument {
+    fn from(operator: OperatorView) -> Self {
+        let identity = operator.identity.as_ref();
+        Self {
+            roles: operator.roles.iter().map(|role| role.as_str().to_owned()).collect(),
+            issuer: identity.map(|identity| identity.issuer().to_owned()),
+            subject: identity.map(|identity| identity.subject().to_owned()),
+            name: operator.name,
+            created_at: operator.created_at,
+            disabled_at: operator.disabled_at,
+            locked_until: operator.locked_until,
+            open_sessions: operator.open_sessions,
+        }
+    }
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 pub(crate) use documents::{
     AccountDocument, ApiKeyDocument, ChangeDocument, DecisionDocument, KillSwitchDocument, LimitDocument,
-    OpenedExceptionDocument,
+    OpenedExceptionDocument, OperatorDocument, OperatorDocuments,
 };
 pub(crate) use session::{Credential, Login, Session};
 
@@ -216,6 +216,7 @@ pub(crate) fn note_waiting(change: &ChangeDocument, out: &mut Output<'_>) -> any
     }
     let id = &change.change_id;
     out.write_line(format_args!("change {id} proposed; nothing has changed yet"))?;
-    out.write_line(format_args!("another operator confirms it: payctl changes confirm {id} --reason TEXT"))?;
+    let who = if change.kind.contains("_operator") { "administrator" } else { "operator" };
+    out.write_line(format_args!("another {who} confirms it: payctl changes confirm {id} --reason TEXT"))?;
     Ok(true)
 }

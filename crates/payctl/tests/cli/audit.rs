@@ -45,7 +45,7 @@ async fn payctl_audit_lists_what_operators_did_with_payctl_and_without() {
     assert_eq!(entries[0]["after"]["switch"], "mock");
     assert_eq!(entries[0]["is_sealed"], false);
     // The owner's own program names its user and machine.
-    payctl(&[&["operators", "disable", "bob"], &database[..]].concat()).await.success();
+    payctl(&[&["operators", "disable", "bob", "--as-owner"], &database[..]].concat()).await.success();
     let disabled: Value =
         serde_json::from_str(&audit(&["--object", "operators", "--limit", "1", "--json"]).await).unwrap();
     let program = disabled["entries"][0]["program"].as_str().unwrap();

@@ -42,7 +42,8 @@ impl Login {
     }
 
     async fn with(scratch: &ScratchDatabase, args: &[&str]) -> CommandResult {
-        payctl(&[args, &["--database-url", scratch.url()]].concat()).await
+        let as_owner: &[&str] = if args.contains(&"reset-password") { &[] } else { &["--as-owner"] };
+        payctl(&[args, as_owner, &["--database-url", scratch.url()]].concat()).await
     }
 
     /// A login that waits for its operator, who is to act on what it writes first.

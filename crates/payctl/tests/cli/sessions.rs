@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::run::payctl;
+use crate::run::{CommandResult, payctl};
 use crate::staff::{PASSWORD, Staff, proposed};
 
 #[tokio::test]
@@ -66,4 +66,61 @@ async fn payctl_lists_shows_and_withdraws_changes_and_refuses_ones_own() {
         .await
         .refused();
     assert!(error.contains("nobody is logged in"), "{error}");
+}
+
+/// Two administrators create an operator; neither has the rights of the database's owner.
+#[tokio::test]
+async fn administrators_manage_operators_in_their_sessions() {
+    let staff = Staff::open().await;
+    let owner = ["--as-owner", "--database-url", staff.scratch.url()];
+    for name in ["amy", "abe"] {
+        let create = ["operators", "create", name, "--role", "administrator"];
+        let output = payctl(&[&create[..], &owner].concat()).await.success();
+        let password = output.lines().next().unwrap();
+        staff.operators.log_in(name, password).await.success();
+    }
+    let act = async |name: &str, args: &[&str]| {
+        CommandResult::of(staff.operators.command(name, args).output().await.unwrap())
+    };
+    let create = [
+        "operators",
+        "create",
+        "zoe",
+        "--role",
+        "approver",
+        "--issuer",
+        "https://login.example",
+        "--subject",
+        "7",
+    ];
+    let error = act("amy", &create).await;
+    assert!(error.stderr.contains("--reason <TEXT>"), "{error:?}");
+    let with_reason = [&create[..], &["--reason", "a new colleague"]].concat();
+    let error = act("ann", &with_reason).await.refused();
+    assert!(
+        error.contains("does not have the role administrator") && error.contains("role_missing"),
+        "{error}"
+    );
+    let output = act("amy", &with_reason).await.success();
+    let confirm = ["changes", "confirm", proposed(&output), "--reason", "seen"];
+    let confirmed = act("abe", &confirm).await.success();
+    assert!(
+        confirmed.contains("create_operator") && confirmed.contains("confirmed by   abe: seen"),
+        "{confirmed}"
+    );
+    let listed = act("bob", &["operators", "list"]).await.success();
+    let zoe = listed.lines().find(|line| line.starts_with("zoe")).unwrap();
+    assert!(
+        zoe.contains("approver") && zoe.contains("7 of https://login.example") && zoe.contains("active"),
+        "{zoe}"
+    );
+    let output = act("amy", &["operators", "disable", "zoe", "--reason", "left"]).await.success();
+    assert_eq!(output, "operator zoe is disabled; the operator's sessions have ended\n");
+    let listed = staff.json(&["operators", "list"]).await;
+    assert!(
+        listed["operators"].as_array().unwrap().iter().any(|operator| operator["disabled_at"].is_string())
+    );
+    // A password is known to who makes it.
+    let error = act("amy", &["operators", "create", "zed", "--role", "viewer", "--reason", "r"]).await;
+    assert!(error.stderr.contains("--issuer <URL>"), "{error:?}");
 }

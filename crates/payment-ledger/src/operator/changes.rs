@@ -1,6 +1,6 @@
-//! Changes: what operators do to accounts, limits, kill switches, API keys, webhook endpoints, events and the Temporal namespace. Functions
-//! of the database make them, each in the session of its operator ([`Ledger::acting_in`]): what lets money move, or lets more of it move,
-//! takes two operators; everything else takes one.
+//! Changes: what operators do to accounts, limits, kill switches, API keys, webhook endpoints, events and the Temporal namespace, and what
+//! administrators do to operators. Functions of the database make them, each in the session of its operator ([`Ledger::acting_in`]): what
+//! lets money move, or lets more of it move, takes two operators; everything else takes one.
 
 use iso_currency::Currency;
 use jiff::Timestamp;
@@ -11,6 +11,7 @@ use postgres_kit::text::replace_nul;
 use serde_json::{Value, json};
 
 use crate::access::api_keys::Scopes;
+use crate::access::operators::{OperatorIdentity, OperatorRole};
 use crate::admission::kill_switches::KillSwitchTarget;
 use crate::admission::limits::{LimitBounds, LimitScope};
 use crate::operator::decisions::{DecisionRefusedError, validate_reason};
@@ -166,6 +167,34 @@ pub enum Change {
         /// The namespace.
         namespace_id: String,
     },
+    /// Creates an operator, who logs in as an identity of an OpenID provider. Two administrators.
+    CreateOperator {
+        /// The name, which never changes.
+        name: String,
+        /// What the operator may do.
+        roles: Vec<OperatorRole>,
+        /// As whom the operator logs in.
+        identity: OperatorIdentity,
+    },
+    /// Replaces an operator's roles, which takes effect at once. Two administrators.
+    SetOperatorRoles {
+        /// The operator.
+        name: String,
+        /// What the operator may do from then on.
+        roles: Vec<OperatorRole>,
+    },
+    /// Replaces how an operator logs in by an identity, and ends the operator's sessions. Two administrators.
+    SetOperatorIdentity {
+        /// The operator.
+        name: String,
+        /// As whom the operator logs in from then on.
+        identity: OperatorIdentity,
+    },
+    /// Disables an operator for good, and ends the operator's sessions. One administrator.
+    DisableOperator {
+        /// The operator.
+        name: String,
+    },
 }
 
 /// A key that is yet to be created. The key itself stays with who generated it, and authenticates nobody before the change is confirmed.
@@ -201,6 +230,10 @@ impl Change {
             Self::DiscardMessage { .. } => "discard_message",
             Self::RepublishEvents { .. } => "republish_events",
             Self::AcceptTemporalNamespace { .. } => "accept_temporal_namespace",
+            Self::CreateOperator { .. } => "create_operator",
+            Self::SetOperatorRoles { .. } => "set_operator_roles",
+            Self::SetOperatorIdentity { .. } => "set_operator_identity",
+            Self::DisableOperator { .. } => "disable_operator",
         }
     }
 
@@ -255,6 +288,14 @@ impl Change {
                 json!({"since": since, "published_before": published_before})
             }
             Self::AcceptTemporalNamespace { namespace_id } => json!({"namespace_id": namespace_id}),
+            Self::CreateOperator { name, roles, identity } => json!({
+                "name": name, "roles": roles, "issuer": identity.issuer(), "subject": identity.subject(),
+            }),
+            Self::SetOperatorRoles { name, roles } => json!({"name": name, "roles": roles}),
+            Self::SetOperatorIdentity { name, identity } => {
+                json!({"name": name, "issuer": identity.issuer(), "subject": identity.subject()})
+            }
+            Self::DisableOperator { name } => json!({"name": name}),
         }
     }
 
@@ -311,6 +352,9 @@ pub enum ChangeError {
     /// Four eyes: the proposing operator cannot confirm.
     #[error("{0}")]
     SameOperator(String),
+    /// A change of this kind takes another role.
+    #[error("{0}")]
+    Role(String),
     /// It cannot be made now; the text says why.
     #[error("{0}")]
     Barred(String),
@@ -375,7 +419,7 @@ impl Ledger {
         }
     }
 
-    /// Confirms another operator's change in the session of an approver, and makes it. A repeat has no further effect.
+    /// Confirms another operator's change in the session of an approver, or of an administrator if an administrator proposed it, and makes it. A repeat has no further effect.
     ///
     /// # Errors
     /// [`ChangeError`], as [`Ledger::propose_change`].
@@ -393,7 +437,7 @@ impl Ledger {
         Ok(tx.commit().await?)
     }
 
-    /// Withdraws a proposed change in the session of an operator or approver. A repeat has no further effect.
+    /// Withdraws a proposed change in the session of an operator or approver, or of an administrator if an administrator proposed it. A repeat has no further effect.
     ///
     /// # Errors
     /// [`ChangeError`], as [`Ledger::propose_change`].
@@ -455,6 +499,7 @@ fn refusal(refused: Option<String>, text: Option<String>) -> Result<(), ChangeEr
         None => Ok(()),
         Some("unknown") => Err(ChangeError::Unknown(text)),
         Some("same_operator") => Err(ChangeError::SameOperator(text)),
+        Some("role") => Err(ChangeError::Role(text)),
         Some(_) => Err(ChangeError::Barred(text)),
     }
 }

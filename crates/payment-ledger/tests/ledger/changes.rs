@@ -4,7 +4,7 @@ use crate::support::{Bank, account_id, log_in, operator_api};
 use iso_currency::Currency;
 use jiff::{SignedDuration, Timestamp};
 use payment_ledger::access::api_keys::{ApiKeyScope, KeyStatus, Scopes};
-use payment_ledger::access::operators::OperatorRole;
+use payment_ledger::access::operators::{OperatorIdentity, OperatorRole};
 use payment_ledger::admission::kill_switches::KillSwitchTarget;
 use payment_ledger::admission::limits::{LimitBounds, LimitScope};
 use payment_ledger::operator::changes::{
@@ -18,7 +18,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 const OPEN: ChangeFilter = ChangeFilter { only_open: true, limit: 10 };
 
-/// Ann proposes, bob confirms, eve reads; max has both roles. Each acts with the rights of operator-api in a session.
+/// Ann proposes, bob confirms, eve reads; max has both roles; amy and abe are administrators. Each acts with the rights of operator-api in a session.
 struct Staff {
     owner: Bank,
     api: Bank,
@@ -26,11 +26,13 @@ struct Staff {
     bob: Ledger,
     eve: Ledger,
     max: Ledger,
+    amy: Ledger,
+    abe: Ledger,
 }
 
 impl Staff {
     async fn new(connect: &PgConnectOptions) -> Self {
-        use OperatorRole::{Approver, Operator, Viewer};
+        use OperatorRole::{Administrator, Approver, Operator, Viewer};
         let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
         let api = operator_api(connect).await;
         for (name, roles) in [
@@ -38,13 +40,16 @@ impl Staff {
             ("bob", &[Approver]),
             ("eve", &[Viewer]),
             ("max", &[Operator, Approver]),
+            ("amy", &[Administrator]),
+            ("abe", &[Administrator]),
         ] {
             owner.create_operator(name, roles).await;
         }
         let acting = async |name| api.ledger.acting_in(log_in(&api.ledger, name).await);
         let (ann, bob, eve, max) =
             (acting("ann").await, acting("bob").await, acting("eve").await, acting("max").await);
-        Self { owner, api, ann, bob, eve, max }
+        let (amy, abe) = (acting("amy").await, acting("abe").await);
+        Self { owner, api, ann, bob, eve, max, amy, abe }
     }
 
     async fn read(&self, id: &str) -> ChangeView {
@@ -82,6 +87,14 @@ impl Staff {
         match self.ann.propose_change(&change, "r").await {
             Err(ChangeError::Barred(why)) => why,
             other => panic!("{change:?}: {other:?}"),
+        }
+    }
+
+    /// Waits until a statement waits for a lock.
+    async fn waits_for_a_lock(&self) {
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while self.owner.number(waiting).await == 0 {
+            tokio::task::yield_now().await;
         }
     }
 
@@ -577,10 +590,7 @@ async fn a_session_that_ends_while_its_change_waits_changes_nothing(
     sqlx::raw_sql("BEGIN; LOCK TABLE change_lock IN EXCLUSIVE MODE").execute(&mut *other).await.unwrap();
     let confirming = staff.bob.confirm_change(&id, "r");
     let ended = async {
-        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        while staff.owner.number(waiting).await == 0 {
-            tokio::task::yield_now().await;
-        }
+        staff.waits_for_a_lock().await;
         sqlx::raw_sql(
             "UPDATE operator_sessions SET ended_at = clock_timestamp() WHERE operator = 'bob'; COMMIT",
         )
@@ -602,11 +612,14 @@ async fn a_session_that_ends_while_its_change_waits_changes_nothing(
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn malformed_arguments_of_a_change_are_refused(_: PgPoolOptions, connect: PgConnectOptions) {
     let staff = Staff::new(&connect).await;
-    let session = log_in(&staff.api.ledger, "ann").await;
-    let proof = Sha256::digest(session.expose().as_bytes())
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<String>();
+    let proof = async |name| {
+        let session = log_in(&staff.api.ledger, name).await;
+        Sha256::digest(session.expose().as_bytes())
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    let (operator, administrator) = (proof("ann").await, proof("amy").await);
     // A word, a function of the database that makes the change, and a constraint.
     let (barred, refused, unknown) = ("P0001", "23001", "23514");
     for (kind, arguments, code) in [
@@ -631,7 +644,21 @@ async fn malformed_arguments_of_a_change_are_refused(_: PgPoolOptions, connect: 
         ("discard_message", "{}", refused),
         ("republish_events", "{}", refused),
         ("anything", "{}", unknown),
+        ("create_operator", "{}", barred),
+        ("create_operator", r#"{"name": "Ann", "roles": ["viewer"], "issuer": "i", "subject": "s"}"#, barred),
+        ("create_operator", r#"{"name": "a b", "roles": ["viewer"], "issuer": "i", "subject": "s"}"#, barred),
+        ("create_operator", r#"{"name": "zoe", "roles": ["viewer"]}"#, barred),
+        ("create_operator", r#"{"name": "zoe", "roles": [], "issuer": "i", "subject": "s"}"#, barred),
+        ("create_operator", r#"{"name": "zoe", "roles": ["root"], "issuer": "i", "subject": "s"}"#, barred),
+        ("set_operator_roles", r#"{"name": "ann"}"#, barred),
+        ("set_operator_roles", r#"{"name": "ann", "roles": ["viewer", null]}"#, barred),
+        ("set_operator_identity", r#"{"name": "ann", "issuer": "i", "subject": "two words"}"#, barred),
+        ("set_operator_roles", r#"{"name": "ann", "roles": {"viewer": 1}}"#, barred),
+        ("set_operator_roles", r#"{"name": "zoe", "roles": ["viewer"]}"#, barred),
+        ("set_operator_identity", r#"{"name": "ann", "issuer": "i"}"#, barred),
+        ("disable_operator", "{}", barred),
     ] {
+        let proof = if kind.contains("operator") { &administrator } else { &operator };
         let sql = format!(
             "SELECT set_config('payments.operator_session', '{proof}', false);
              DO $$ DECLARE refused text; BEGIN
@@ -642,4 +669,121 @@ async fn malformed_arguments_of_a_change_are_refused(_: PgPoolOptions, connect: 
         assert_eq!(staff.api.refused(&sql).await.0, code, "{kind} {arguments}");
     }
     assert_eq!(staff.owner.number("SELECT count(*) FROM changes").await, 0);
+}
+
+/// Two administrators create an operator and change what one may do; one disables an operator. Nobody else does, and administrators do nothing
+/// else.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn administrators_manage_operators_and_nothing_else(_: PgPoolOptions, connect: PgConnectOptions) {
+    use OperatorRole::{Administrator, Approver, Operator};
+    let staff = Staff::new(&connect).await;
+    let identity = |subject: &str| OperatorIdentity::new("https://login.example", subject).unwrap();
+    let create =
+        Change::CreateOperator { name: "zoe".into(), roles: vec![Approver], identity: identity("7") };
+    for other in [&staff.ann, &staff.bob, &staff.max, &staff.api.ledger] {
+        not_allowed(other.propose_change(&create, "r").await);
+    }
+    let open =
+        Change::OpenAccount { tenant: tenant(), account: account_id("acc-1"), currency: Currency::EUR };
+    not_allowed(staff.amy.propose_change(&open, "r").await);
+    let proposed = async |change: &Change| {
+        let id = staff.amy.propose_change(change, "a new colleague").await.unwrap();
+        assert_eq!(staff.read(&id).await.status, ChangeStatus::Proposed, "{change:?}");
+        assert!(matches!(staff.amy.confirm_change(&id, "r").await, Err(ChangeError::SameOperator(_))));
+        // Who approves payments does not make operators, and is told so.
+        for outcome in [staff.bob.confirm_change(&id, "r").await, staff.bob.withdraw_change(&id, "r").await] {
+            assert!(
+                matches!(outcome, Err(ChangeError::Role(why)) if why.contains("takes the role administrator"))
+            );
+        }
+        not_allowed(staff.eve.confirm_change(&id, "r").await);
+        id
+    };
+    let operator = async |name: &str| {
+        let operators = staff.api.ledger.operators().await.unwrap();
+        operators.into_iter().find(|operator| operator.name == name)
+    };
+    let id = proposed(&create).await;
+    assert_eq!(operator("zoe").await, None);
+    staff.abe.confirm_change(&id, "seen").await.unwrap();
+    let zoe = operator("zoe").await.unwrap();
+    assert_eq!((zoe.roles, zoe.identity), (vec![Approver], Some(identity("7"))));
+
+    // An identity is one operator.
+    let again = Change::CreateOperator { name: "zed".into(), roles: vec![Approver], identity: identity("7") };
+    let move_it = Change::SetOperatorIdentity { name: "ann".into(), identity: identity("7") };
+    for change in [again, move_it] {
+        let refused = staff.amy.propose_change(&change, "r").await;
+        assert!(
+            matches!(refused, Err(ChangeError::Barred(why)) if why.contains("operator zoe exists already"))
+        );
+    }
+
+    // Roles at once, in open sessions; another login ends them. What is done withdraws what was open about the same operator.
+    let raise = Change::SetOperatorRoles { name: "bob".into(), roles: vec![Operator, Approver] };
+    let (id, login) =
+        (proposed(&raise).await, Change::SetOperatorIdentity { name: "bob".into(), identity: identity("8") });
+    let stale = proposed(&login).await;
+    staff.abe.confirm_change(&id, "seen").await.unwrap();
+    assert_eq!(staff.read(&stale).await.status, ChangeStatus::Withdrawn);
+    let bob = operator("bob").await.unwrap();
+    assert_eq!((bob.roles, bob.identity, bob.open_sessions), (vec![Operator, Approver], None, 1));
+    staff.bob.propose_change(&open, "r").await.unwrap();
+    let id = proposed(&login).await;
+    staff.abe.confirm_change(&id, "seen").await.unwrap();
+    let bob = operator("bob").await.unwrap();
+    assert_eq!((bob.identity, bob.open_sessions), (Some(identity("8")), 0));
+    not_allowed(staff.bob.propose_change(&open, "r").await);
+
+    let unknown = staff.amy.confirm_change("chg_nothing", "r").await;
+    assert!(matches!(unknown, Err(ChangeError::Unknown(_))));
+    let oneself = staff.amy.propose_change(&Change::DisableOperator { name: "amy".into() }, "r").await;
+    assert!(matches!(oneself, Err(ChangeError::Barred(why)) if why.contains("nobody disables themselves")));
+
+    // Out at once, also an administrator, whose proposals nobody confirms any more.
+    let more = Change::SetOperatorRoles { name: "eve".into(), roles: vec![Administrator] };
+    let id = staff.abe.propose_change(&more, "r").await.unwrap();
+    let out = staff
+        .amy
+        .propose_change(&Change::DisableOperator { name: "abe".into() }, "left the bank")
+        .await
+        .unwrap();
+    let out = staff.read(&out).await;
+    assert_eq!((out.status, out.needs_two), (ChangeStatus::Done, false));
+    assert!(operator("abe").await.unwrap().disabled_at.is_some());
+    not_allowed(staff.abe.propose_change(&more, "another reason").await);
+    let refused = staff.amy.confirm_change(&id, "r").await;
+    assert!(matches!(refused, Err(ChangeError::Barred(why)) if why.contains("may not propose any more")));
+    let refused = staff.amy.propose_change(&Change::DisableOperator { name: "abe".into() }, "r").await;
+    assert!(matches!(refused, Err(ChangeError::Barred(why)) if why.contains("is disabled")));
+}
+
+/// A login that is under way when its operator gets another login opens no session that outlives the change.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_login_under_way_does_not_outlive_a_change_of_its_operator(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let staff = Staff::new(&connect).await;
+    let identity = |subject: &str| OperatorIdentity::new("https://login.example", subject).unwrap();
+    let login =
+        |subject: &str| Change::SetOperatorIdentity { name: "bob".into(), identity: identity(subject) };
+    staff.owner.ledger.set_operator_login("bob", &identity("old").into()).await.unwrap();
+    let id = staff.amy.propose_change(&login("new"), "r").await.unwrap();
+    let mut under_way = staff.owner.pool.acquire().await.unwrap();
+    sqlx::raw_sql(
+        "BEGIN; SELECT open_operator_session_of_identity('https://login.example', 'old', sha256('t'), repeat('0', 64), NULL)",
+    )
+    .execute(&mut *under_way)
+    .await
+    .unwrap();
+    let confirming = staff.abe.confirm_change(&id, "seen");
+    let committing = async {
+        staff.waits_for_a_lock().await;
+        sqlx::raw_sql("COMMIT").execute(&mut *under_way).await.unwrap();
+    };
+    let (confirmed, ()) = tokio::join!(confirming, committing);
+    confirmed.unwrap();
+    let open = "SELECT count(*) FROM operator_sessions WHERE operator = 'bob' AND ended_at IS NULL";
+    assert_eq!(staff.owner.number(open).await, 0);
 }

@@ -27,7 +27,16 @@ impl System {
         std::fs::create_dir_all(&operators.folder)?;
         for name in names {
             let mut create = self.command("payctl");
-            create.args(["operators", "create", name, "--role", "operator", "--role", "approver"]);
+            create.args([
+                "operators",
+                "create",
+                name,
+                "--role",
+                "operator",
+                "--role",
+                "approver",
+                "--as-owner",
+            ]);
             let created = succeed(create).await?;
             let password = operators.folder.join(format!("{name}.password"));
             std::fs::write(&password, created.lines().next().context("payctl printed no password")?)?;

@@ -1,5 +1,5 @@
 //! `/operator/v1/changes`: what operators do to accounts, limits, kill switches, API keys, webhook endpoints, events and the Temporal
-//! namespace.
+//! namespace, and what administrators do to operators.
 
 mod request;
 
@@ -94,8 +94,8 @@ impl From<ChangeView> for ChangeDocument {
 
 /// Propose a change
 ///
-/// What lets money move, or lets more of it move, waits for the confirmation of another operator; everything else is done at once. A repeat of
-/// an open proposal by the same operator returns the first one.
+/// What lets money move, or lets more of it move, waits for the confirmation of another operator; everything else is done at once. Administrators
+/// propose changes of operators, operators all others. A repeat of an open proposal by the same operator returns the first one.
 #[utoipa::path(
     post, path = "/operator/v1/changes", tag = "changes", security(("session" = [])), request_body = NewChange,
     responses(
@@ -110,7 +110,7 @@ pub(crate) async fn propose_change(
     logged_in: LoggedIn,
     Json(NewChange { change, reason }): Json<NewChange>,
 ) -> Result<(StatusCode, Json<ChangeDocument>), ApiError> {
-    logged_in.require(&[OperatorRole::Operator])?;
+    logged_in.require(&[change.proposed_by()])?;
     let change = change.check()?;
     if let Change::ActivateKillSwitch(KillSwitchTarget::Switch(name)) = &change {
         // A stop of a name that is misspelt would stop nothing.
@@ -182,7 +182,8 @@ pub(crate) async fn retrieve_change(
 
 /// Confirm a change
 ///
-/// Another operator than the one who proposed it, within 7 days; the change is done with it. A repeat has no further effect.
+/// Another operator than the one who proposed it, within 7 days; the change is done with it. An approver, or an administrator for a change of
+/// an operator. A repeat has no further effect.
 #[utoipa::path(
     post, path = "/operator/v1/changes/{change_id}/confirm", tag = "changes", security(("session" = [])),
     params(("change_id" = String, Path, description = "Id of the change")),
@@ -202,7 +203,8 @@ pub(crate) async fn confirm_change(
     Path(id): Path<String>,
     Json(Reason { reason }): Json<Reason>,
 ) -> Result<Json<ChangeDocument>, ApiError> {
-    logged_in.require(&[OperatorRole::Approver])?;
+    // The database knows which of them this change takes.
+    logged_in.require(&[OperatorRole::Approver, OperatorRole::Administrator])?;
     let confirmed = logged_in.ledger.confirm_change(&id, &reason).await;
     if let Err(ChangeError::SameOperator(_)) = &confirmed {
         tracing::warn!(operator = logged_in.name(), change = %id, "an operator tried to confirm the operator's own change");
@@ -214,7 +216,8 @@ pub(crate) async fn confirm_change(
 
 /// Withdraw a change
 ///
-/// A proposal that no other operator has confirmed; by any operator or approver. A repeat has no further effect.
+/// A proposal that no other operator has confirmed; by any operator or approver, or by any administrator for a change of an operator. A repeat
+/// has no further effect.
 #[utoipa::path(
     post, path = "/operator/v1/changes/{change_id}/withdraw", tag = "changes", security(("session" = [])),
     params(("change_id" = String, Path, description = "Id of the change")),
@@ -232,7 +235,7 @@ pub(crate) async fn withdraw_change(
     Path(id): Path<String>,
     Json(Reason { reason }): Json<Reason>,
 ) -> Result<Json<ChangeDocument>, ApiError> {
-    logged_in.require(&[OperatorRole::Operator, OperatorRole::Approver])?;
+    logged_in.require(&[OperatorRole::Operator, OperatorRole::Approver, OperatorRole::Administrator])?;
     logged_in.ledger.withdraw_change(&id, &reason).await?;
     tracing::info!(operator = logged_in.name(), change = %id, "an operator withdrew a change");
     Ok(Json(read(&logged_in, &id).await?))

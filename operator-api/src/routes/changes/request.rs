@@ -3,9 +3,11 @@
 use iso_currency::Currency;
 use jiff::Timestamp;
 use payment_ledger::access::api_keys::{ApiKeyScope, Scopes};
+use payment_ledger::access::operators::{OperatorIdentity, OperatorRole};
 use payment_ledger::admission::kill_switches::KillSwitchTarget;
 use payment_ledger::admission::limits::{LimitBounds, LimitScope};
 use payment_ledger::operator::changes::{Change, ChangedKey};
+use payment_ledger::operator::decisions::validate_operator_name;
 use payment_protocol::ids::{AccountId, ClientId, KeyId, SwitchName, TenantId};
 use payment_protocol::money::{Money, parse_currency};
 use serde::Deserialize;
@@ -171,6 +173,26 @@ pub(crate) enum RequestedChange {
         #[schema(min_length = 1)]
         namespace_id: String,
     },
+    /// Create an operator, who logs in as an identity of the OpenID provider. Two administrators.
+    CreateOperator {
+        /// It never changes.
+        #[schema(pattern = "^[a-zA-Z0-9][a-zA-Z0-9._@-]{0,63}$")]
+        name: String,
+        /// `viewer`, `operator`, `approver` and `administrator`.
+        roles: Vec<String>,
+        /// URL of the provider, as its discovery document has it.
+        #[schema(min_length = 1, max_length = 255)]
+        issuer: String,
+        /// The claim `sub` in the operator's ID tokens.
+        #[schema(min_length = 1, max_length = 255)]
+        subject: String,
+    },
+    /// Replace an operator's roles, at once and in open sessions. Two administrators.
+    SetOperatorRoles { name: String, roles: Vec<String> },
+    /// Let an operator log in as an identity of the OpenID provider, and no longer otherwise; ends the operator's sessions. Two administrators.
+    SetOperatorIdentity { name: String, issuer: String, subject: String },
+    /// Disable an operator for good, and end the operator's sessions. One administrator.
+    DisableOperator { name: String },
 }
 
 /// Seconds of an hour.
@@ -181,6 +203,17 @@ const DAY_S: i64 = 24 * HOUR_S;
 const PREFIX_MAX: usize = 64;
 
 impl RequestedChange {
+    /// Whose role proposes it. The database requires the same: `change_role()`.
+    pub(super) fn proposed_by(&self) -> OperatorRole {
+        match self {
+            Self::CreateOperator { .. }
+            | Self::SetOperatorRoles { .. }
+            | Self::SetOperatorIdentity { .. }
+            | Self::DisableOperator { .. } => OperatorRole::Administrator,
+            _ => OperatorRole::Operator,
+        }
+    }
+
     /// # Errors
     /// 422 `invalid_currency`, `invalid_amount` or `invalid_change`; the detail says what to send.
     pub(super) fn check(self) -> Result<Change, Problem> {
@@ -264,6 +297,18 @@ impl RequestedChange {
             Self::AcceptTemporalNamespace { namespace_id } => {
                 Change::AcceptTemporalNamespace { namespace_id }
             }
+            Self::CreateOperator { name, roles, issuer, subject } => Change::CreateOperator {
+                name: operator(name)?,
+                roles: operator_roles(&roles)?,
+                identity: identity(&issuer, &subject)?,
+            },
+            Self::SetOperatorRoles { name, roles } => {
+                Change::SetOperatorRoles { name: operator(name)?, roles: operator_roles(&roles)? }
+            }
+            Self::SetOperatorIdentity { name, issuer, subject } => {
+                Change::SetOperatorIdentity { name: operator(name)?, identity: identity(&issuer, &subject)? }
+            }
+            Self::DisableOperator { name } => Change::DisableOperator { name: operator(name)? },
         })
     }
 }
@@ -284,6 +329,26 @@ fn kill_switch_target(
         }
         _ => Err(invalid("a kill switch has either switch, or currency and destination_prefix")),
     }
+}
+
+fn operator(name: String) -> Result<String, Problem> {
+    validate_operator_name(&name).map_err(|error| invalid(&error.to_string()))?;
+    Ok(name)
+}
+
+fn operator_roles(words: &[String]) -> Result<Vec<OperatorRole>, Problem> {
+    let roles: Option<Vec<_>> = words.iter().map(|word| OperatorRole::parse(word)).collect();
+    let roles = roles.filter(|roles| !roles.is_empty());
+    let mut roles = roles
+        .ok_or_else(|| invalid("roles are one or more of viewer, operator, approver and administrator"))?;
+    // One order, so that a repeat is the same proposal.
+    roles.sort_by_key(|role| OperatorRole::ALL.iter().position(|known| known == role));
+    roles.dedup();
+    Ok(roles)
+}
+
+fn identity(issuer: &str, subject: &str) -> Result<OperatorIdentity, Problem> {
+    OperatorIdentity::new(issuer, subject).map_err(|error| invalid(&error.to_string()))
 }
 
 fn currency(code: &str) -> Result<Currency, Problem> {

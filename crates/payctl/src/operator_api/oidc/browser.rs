@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use super::{LOGIN_TIMEOUT, OidcProvider, id_token};
 use crate::api_key::random_hex;
-use crate::output::Output;
+use crate::output::{Output, escape_control};
 
 /// Random bytes of the nonce, which binds the token to this login.
 const NONCE_BYTES: usize = 16;
@@ -93,7 +93,8 @@ async fn callback(listener: TcpListener, state: CsrfToken) -> anyhow::Result<Aut
     let _ = tokio::time::timeout(std::time::Duration::from_secs(2), server).await;
     if let Some(error) = callback.error {
         let description = callback.error_description.unwrap_or_default();
-        anyhow::bail!("the OpenID provider refused the login: {error} {description}");
+        let why = escape_control(&format!("{error} {description}"));
+        anyhow::bail!("the OpenID provider refused the login: {why}");
     }
     Ok(AuthorizationCode::new(callback.code.context("the OpenID provider sent no code")?))
 }

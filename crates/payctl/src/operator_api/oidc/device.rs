@@ -5,7 +5,7 @@ use oauth2::{Scope, StandardDeviceAuthorizationResponse};
 use secrecy::SecretString;
 
 use super::{LOGIN_TIMEOUT, OidcProvider, id_token};
-use crate::output::Output;
+use crate::output::{Output, escape_control};
 
 /// Gets an ID token while the operator logs in elsewhere.
 ///
@@ -21,12 +21,17 @@ pub(in crate::operator_api) async fn log_in_with_device(
     let request = request.add_scope(Scope::new("openid".into()));
     let details: StandardDeviceAuthorizationResponse =
         request.request_async(&http).await.context("the OpenID provider refused the device flow")?;
-    let (page, code) = (details.verification_uri().as_str(), details.user_code().secret());
+    let page = escape_control(details.verification_uri().as_str());
+    let code = escape_control(details.user_code().secret());
     out.write_line(format_args!("open {page} in a browser and enter the code {code}"))?;
-    let tokens = client
-        .exchange_device_access_token(&details)
-        .request_async(&http, tokio::time::sleep, Some(LOGIN_TIMEOUT))
-        .await
-        .context("the OpenID provider gave no token")?;
+    let exchange = client.exchange_device_access_token(&details).request_async(
+        &http,
+        tokio::time::sleep,
+        Some(LOGIN_TIMEOUT),
+    );
+    // The provider says how long to wait between two tries, but not for how long.
+    let tokens = tokio::time::timeout(LOGIN_TIMEOUT, exchange).await;
+    let tokens = tokens.context("nobody logged in at the OpenID provider within 5 minutes")?;
+    let tokens = tokens.context("the OpenID provider gave no token")?;
     id_token(&tokens)
 }

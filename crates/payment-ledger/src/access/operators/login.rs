@@ -86,7 +86,10 @@ impl Ledger {
         token: &SessionToken,
         address: Option<&str>,
     ) -> Result<LoginOutcome, LedgerError> {
-        let token_hash = Sha256::digest(id_token.expose_secret().as_bytes());
+        // Without the signature, of which somebody without the key can make a second valid one: (r, s) and (r, n - s) sign the same.
+        let text = id_token.expose_secret();
+        let signed = text.rsplit_once('.').map_or(text, |(signed, _)| signed);
+        let token_hash = Sha256::digest(signed.as_bytes());
         let row = sqlx::query!(
             r#"SELECT refusal, login, opened, ends_at AS "ends_at: jiff_sqlx::Timestamp", has_roles
                FROM open_operator_session_of_identity($1, $2, $3, $4, $5)"#,
