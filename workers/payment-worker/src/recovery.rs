@@ -22,6 +22,8 @@ use crate::starter::Starter;
 
 /// Upper bound of payments claimed at once.
 const BATCH: usize = 50;
+/// Payments that are not claimed as long as every workflow is found running, so that the next claim waits for the interval.
+const LEFT_WITHOUT_LOSS: usize = 10;
 /// Payments that are checked and resumed at once: half of the default pool, so that others get connections, too.
 const CHECKS_MAX: usize = 8;
 /// Time for Temporal's description of one workflow.
@@ -52,11 +54,12 @@ impl Starter<'_> {
         metrics::counter!("payments_resumed_total").increment(0);
         let permits = Semaphore::new(CHECKS_MAX);
         let failure: Cell<Option<String>> = Cell::new(None);
-        let claim = async |capacity| {
+        let found_lost = Cell::new(false);
+        let claim = async |capacity: usize| {
             // After a failed check others would fail, too: the next batch waits for the interval.
             let claimed = match failure.take() {
                 Some(failure) => Err(failure),
-                None => self.claim_idle(capacity).await?,
+                None => self.claim_idle(claim_limit(capacity, found_lost.take())).await?,
             };
             Ok(claimed.unwrap_or_else(|error| {
                 tracing::warn!(
@@ -72,8 +75,9 @@ impl Starter<'_> {
             if permit.is_err() || stop.is_cancelled() {
                 return;
             }
-            if let Err(error) = self.recover_if_lost(&idle).await {
-                failure.set(Some(error));
+            match self.recover_if_lost(&idle).await {
+                Ok(was_lost) => found_lost.set(found_lost.get() || was_lost),
+                Err(error) => failure.set(Some(error)),
             }
         };
         let interval = Duration::from_millis(self.options.liveness_check_interval_ms);
@@ -93,11 +97,11 @@ impl Starter<'_> {
         Ok(idle.map_err(|error| describe(&error)))
     }
 
-    /// Starts a recovery workflow if the payment's workflow is closed or does not exist. An error means that Temporal or the
-    /// database did not answer.
-    async fn recover_if_lost(&self, idle: &IdlePayment) -> Result<(), String> {
+    /// Starts a recovery workflow if the payment's workflow is closed or does not exist; returns whether it was so. An error means that
+    /// Temporal or the database did not answer.
+    async fn recover_if_lost(&self, idle: &IdlePayment) -> Result<bool, String> {
         match self.liveness(&idle.workflow_id).await {
-            Liveness::Running => return Ok(()),
+            Liveness::Running => return Ok(false),
             Liveness::Unknown(detail) => return Err(detail),
             Liveness::Ended { settled } => {
                 let marked =
@@ -108,7 +112,7 @@ impl Starter<'_> {
         }
         let recovery = match self.ledger.resume(&idle.payment_id, &idle.workflow_id).await {
             Ok(Some(recovery)) => recovery,
-            Ok(None) => return Ok(()),
+            Ok(None) => return Ok(true),
             Err(error @ LedgerError::Unavailable(_)) => return Err(describe(&error)),
             // Only this payment waits for its repair.
             Err(error) => {
@@ -117,7 +121,7 @@ impl Starter<'_> {
                     error = &error as &dyn std::error::Error,
                     "the payment-worker could not resume an open payment whose workflow is lost; it tries again"
                 );
-                return Ok(());
+                return Ok(true);
             }
         };
         tracing::error!(
@@ -133,7 +137,7 @@ impl Starter<'_> {
             0 => self.start_or_refuse(recovery).await,
             _ => self.start_and_record(recovery).await,
         };
-        started.map_err(|error| describe(&error))
+        started.map(|()| true).map_err(|error| describe(&error))
     }
 
     async fn liveness(&self, workflow_id: &str) -> Liveness {
@@ -168,8 +172,29 @@ impl Starter<'_> {
     }
 }
 
+/// How many payments to claim. In a backlog every payment is idle and its workflow runs: checks at full speed would take from Temporal what
+/// the payments need to go on, and make more of them idle. Where a workflow is lost, others are, and they are found as fast as can be.
+fn claim_limit(capacity: usize, found_lost: bool) -> usize {
+    if found_lost { capacity } else { capacity.saturating_sub(LEFT_WITHOUT_LOSS) }
+}
+
 /// The error with its causes.
 fn describe(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `bounded::run` claims again without a pause exactly if a claim filled the capacity.
+    #[test]
+    fn the_liveness_check_pauses_unless_a_workflow_is_lost() {
+        for capacity in 1..=BATCH {
+            assert!(claim_limit(capacity, false) < capacity, "the next claim waits for the interval");
+            assert_eq!(claim_limit(capacity, true), capacity);
+        }
+        assert_eq!(claim_limit(BATCH, false), 40);
+    }
 }
