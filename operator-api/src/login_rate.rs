@@ -1,5 +1,5 @@
 //! How often an address may try passwords: who guesses them is slowed down before one is compared. ID tokens are not limited: they are
-//! checked quickly, and operators behind the same proxy can log in with them whoever else tries passwords there.
+//! checked quickly, and operators behind the same proxy can log in with them while others try passwords there.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -157,7 +157,7 @@ BEGIN
 END
 $$;
 
--- Opens a session for an identity that the caller has verified by the provider's ID token; `id_token` is the SHA-256 of what is signed. A
+-- Opens a session for an identity that the caller has verified by the provider's ID token; `id_token` is the SHA-256 of its signed part. A
 -- token opens one session: a copy of it, from a log or a proxy, opens none.
 CREATE FUNCTION open_operator_session_of_identity(issuer text, subject text, id_token bytea, proof text, from_address text,
                                                   OUT refusal text, OUT login text, OUT opened text, OUT ends_at timestamptz,

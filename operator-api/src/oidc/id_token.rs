@@ -53,7 +53,7 @@ impl Audience {
 
 /// The header of a token, of which nothing is proved yet.
 pub(super) fn header(token: &SecretString) -> Result<Header, IdTokenRefused> {
-    let header = decode_header(token.expose_secret()).map_err(|_| IdTokenRefused("is none"))?;
+    let header = decode_header(token.expose_secret()).map_err(|_| IdTokenRefused("is malformed"))?;
     // An access token has another type, and is not meant for us.
     if header.typ.as_deref().is_some_and(|kind| !kind.eq_ignore_ascii_case("JWT")) {
         return Err(IdTokenRefused("is a token of another kind"));
@@ -264,7 +264,7 @@ mod tests {
         let algorithm = Err(IdTokenRefused("is signed with an algorithm that is not accepted"));
         assert_eq!(check(&one, hmac, vec![secret]), algorithm);
         let unsigned = json!({"alg": "none", "kid": "1"});
-        assert_eq!(check(&one, unsigned, vec![one.jwk(Some("1"))]), Err(IdTokenRefused("is none")));
+        assert_eq!(check(&one, unsigned, vec![one.jwk(Some("1"))]), Err(IdTokenRefused("is malformed")));
         let access = json!({"alg": "ES256", "kid": "1", "typ": "at+jwt"});
         let kind = Err(IdTokenRefused("is a token of another kind"));
         assert_eq!(check(&one, access, vec![one.jwk(Some("1"))]), kind);

@@ -690,7 +690,7 @@ async fn administrators_manage_operators_and_nothing_else(_: PgPoolOptions, conn
         let id = staff.amy.propose_change(change, "a new colleague").await.unwrap();
         assert_eq!(staff.read(&id).await.status, ChangeStatus::Proposed, "{change:?}");
         assert!(matches!(staff.amy.confirm_change(&id, "r").await, Err(ChangeError::SameOperator(_))));
-        // Who approves payments does not make operators, and is told so.
+        // Who approves payments does not make operators, and reads why.
         for outcome in [staff.bob.confirm_change(&id, "r").await, staff.bob.withdraw_change(&id, "r").await] {
             assert!(
                 matches!(outcome, Err(ChangeError::Role(why)) if why.contains("takes the role administrator"))
