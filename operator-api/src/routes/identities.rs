@@ -12,7 +12,7 @@ use service_kit::peers::PeerAddress;
 use service_kit::problem::{Json, Problem};
 use utoipa::ToSchema;
 
-use super::sessions::{OpenedSession, count, new_token, opened};
+use super::sessions::{OpenedSession, count, new_token, opened, refused};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::oidc::{Oidc, OidcError};
@@ -109,9 +109,7 @@ pub(crate) async fn log_in_with_id_token(
             );
             let (issuer, subject) = (identity.issuer(), identity.subject());
             let problem = match reason {
-                LoginRefusal::TokenUsed => {
-                    refused("the ID token has opened a session already; log in again".into())
-                }
+                LoginRefusal::TokenUsed => refused("the ID token has opened a session already; log in again"),
                 LoginRefusal::Disabled => {
                     count("refused");
                     let detail = format!("the operator with the identity {subject} of {issuer} is disabled");
@@ -137,11 +135,6 @@ fn configured(app: &App) -> Result<&Oidc, Problem> {
         let detail = "operators log in with passwords only; a provider is configured with operator_api.oidc";
         Problem::missing("oidc_not_configured", detail)
     })
-}
-
-fn refused(detail: String) -> Problem {
-    count("refused");
-    Problem::new(StatusCode::UNAUTHORIZED, "login_refused", "The login is refused").detail(detail)
 }
 
 /// 503: without the provider nobody can log in there, and operators with a password still can.

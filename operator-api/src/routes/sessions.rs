@@ -1,6 +1,7 @@
 //! `/operator/v1/sessions`: logins, whose session it is, logouts.
 
 use openapi_kit::ProblemDocument;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::{Extension, State};
@@ -90,7 +91,7 @@ pub(crate) async fn log_in(
         tracing::warn!(
             "an operator's login has a password that the demo publishes, which is accepted on the demo's own machine only"
         );
-        return Err(refused().into());
+        return Err(password_refused().into());
     }
     let token = new_token()?;
     let address = peer.map(|peer| peer.to_string());
@@ -99,7 +100,7 @@ pub(crate) async fn log_in(
         LoginOutcome::Refused(reason) => {
             // The name is not logged: people type their password into the wrong field.
             tracing::warn!(reason = reason.as_str(), address, "a login was refused");
-            Err(refused().into())
+            Err(password_refused().into())
         }
     }
 }
@@ -123,12 +124,17 @@ pub(super) fn opened(token: &SessionToken, session: OperatorSession) -> (StatusC
     (StatusCode::CREATED, Json(body))
 }
 
-fn refused() -> Problem {
+fn password_refused() -> Problem {
     // The reason is in the log alone: who reads metrics must not learn which names exist.
-    count("refused");
-    Problem::new(StatusCode::UNAUTHORIZED, "login_refused", "The login is refused").detail(
+    refused(
         "the name or the password is wrong, or the login is locked for 15 minutes after five failed attempts; who has the database owner's rights unlocks it with payctl operators reset-password",
     )
+}
+
+/// Counts a login that is refused, and answers it.
+pub(super) fn refused(detail: impl Into<Cow<'static, str>>) -> Problem {
+    count("refused");
+    Problem::new(StatusCode::UNAUTHORIZED, "login_refused", "The login is refused").detail(detail)
 }
 
 /// Counts a login.
