@@ -51,7 +51,7 @@ build_release() {
 # bank's own, and one of the switch that is measured and not counted. With BENCH_PROGRAMS, a folder with the programs of another
 # version, that version is measured, so that two versions compare in one sitting; a `bench` in it measures, and nothing is built.
 bench_payments() {
-  local kind=once strategy=query workers=1 observes='' switch_pg_port='' processes=() name port pid bench
+  local kind=once strategy=query workers=1 observes='' oidc='' switch_pg_port='' processes=() name port pid bench
   [ -d /proc/self ] || fail "bench payments reads the processes from /proc, which this system does not have"
   start_run bench
   install_tools

@@ -18,6 +18,9 @@ ci() {
   pick_all_ports
   run_check "the system starts and a payment settles through each switch" "$root/dev" up --once
   run_check "what is killed is started again" "$root/dev" check-up
+  # With the programs of the tests: whether it runs, not what it measures.
+  find_programs
+  run_check "the bench of payments runs" env "BENCH_PROGRAMS=$REPLY" "$root/dev" bench payments -n 20 -c 5
   log_step "all checks passed"
 }
 
