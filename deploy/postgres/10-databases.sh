@@ -11,6 +11,7 @@ psql -X -v ON_ERROR_STOP=1 -U "${POSTGRES_USER:-postgres}" -d postgres <<'SQL'
 \getenv background_worker BACKGROUND_WORKER_DB_PASSWORD
 \getenv notifier NOTIFIER_DB_PASSWORD
 \getenv operator_api OPERATOR_API_DB_PASSWORD
+\getenv payctl PAYCTL_DB_PASSWORD
 \getenv switch SWITCH_DB_PASSWORD
 \getenv sepa SEPA_SWITCH_DB_PASSWORD
 \getenv temporal TEMPORAL_DB_PASSWORD
@@ -22,6 +23,7 @@ CREATE ROLE payment_worker NOLOGIN;
 CREATE ROLE background_worker NOLOGIN;
 CREATE ROLE notifier NOLOGIN;
 CREATE ROLE operator_api NOLOGIN;
+CREATE ROLE payctl NOLOGIN;
 -- Owns the schema of idempotency keys, whose partitions background-worker drops.
 CREATE ROLE idempotency_keys NOLOGIN;
 GRANT idempotency_keys TO background_worker, payments;
@@ -30,11 +32,13 @@ CREATE ROLE payment_worker_login LOGIN NOINHERIT PASSWORD :'payment_worker' IN R
 CREATE ROLE background_worker_login LOGIN NOINHERIT PASSWORD :'background_worker' IN ROLE background_worker;
 CREATE ROLE notifier_login LOGIN NOINHERIT PASSWORD :'notifier' IN ROLE notifier;
 CREATE ROLE operator_api_login LOGIN NOINHERIT PASSWORD :'operator_api' IN ROLE operator_api;
+CREATE ROLE payctl_login LOGIN NOINHERIT PASSWORD :'payctl' IN ROLE payctl;
 ALTER ROLE payments_api_login SET role = payments_api;
 ALTER ROLE payment_worker_login SET role = payment_worker;
 ALTER ROLE background_worker_login SET role = background_worker;
 ALTER ROLE notifier_login SET role = notifier;
 ALTER ROLE operator_api_login SET role = operator_api;
+ALTER ROLE payctl_login SET role = payctl;
 CREATE ROLE mock_switch LOGIN PASSWORD :'switch';
 CREATE ROLE mock_switch_sepa LOGIN PASSWORD :'sepa';
 CREATE ROLE temporal LOGIN PASSWORD :'temporal';
@@ -44,5 +48,5 @@ CREATE DATABASE mock_switch_sepa OWNER mock_switch_sepa;
 CREATE DATABASE temporal OWNER temporal;
 CREATE DATABASE temporal_visibility OWNER temporal;
 REVOKE CONNECT, TEMPORARY ON DATABASE payments, mock_switch, mock_switch_sepa, temporal, temporal_visibility FROM PUBLIC;
-GRANT CONNECT ON DATABASE payments TO payments_api_login, payment_worker_login, background_worker_login, notifier_login, operator_api_login;
+GRANT CONNECT ON DATABASE payments TO payments_api_login, payment_worker_login, background_worker_login, notifier_login, operator_api_login, payctl_login;
 SQL

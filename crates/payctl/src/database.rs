@@ -16,7 +16,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// URL of the payments database.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DatabaseArgs {
-    /// URL of the payments database, with the database owner's rights
+    /// URL of the payments database, with payctl's own login, or the owner's for what changes something
     #[arg(
         long,
         value_name = "URL",
@@ -72,6 +72,22 @@ impl DatabaseArgs {
         anyhow::ensure!(is_up_to_date(&pool).await?, "{database} lacks migrations; run: payctl migrate");
         Ok(Ledger::new(pool))
     }
+}
+
+/// Puts what to do before an error that says that the login has no right to what a command does (SQLSTATE 42501). Nothing was changed.
+pub(crate) fn explain_missing_right(error: anyhow::Error) -> anyhow::Error {
+    let is_missing = error.chain().any(|cause| {
+        let refused = cause.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
+        refused.and_then(|refused| refused.code()).is_some_and(|code| code == "42501")
+    });
+    if !is_missing {
+        return error;
+    }
+    anyhow::anyhow!(
+        "the login of --database-url (PAYMENTS_DATABASE__URL) has no right to this, and nothing was changed; use the login of the \
+         database's owner: {:#}",
+        error.root_cause()
+    )
 }
 
 /// The name of this program at the database, for the audit log: with the user and the machine, as far as they are known here. The

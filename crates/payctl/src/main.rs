@@ -112,6 +112,7 @@ async fn main() -> ExitCode {
         Ok(outcome) => outcome.into(),
         Err(error) if matches!(error.downcast_ref(), Some(OutputError::Closed)) => CLOSED_PIPE.into(),
         Err(error) => {
+            let error = database::explain_missing_right(error);
             // If stderr is closed too, the exit code is all that is left.
             let _ = writeln!(std::io::stderr(), "payctl: {error:#}");
             NOT_CARRIED_OUT.into()

@@ -7,7 +7,7 @@ DO $$
 DECLARE
     service text;
 BEGIN
-    FOREACH service IN ARRAY ARRAY['payments_api', 'payment_worker', 'background_worker', 'notifier', 'operator_api', 'idempotency_keys'] LOOP
+    FOREACH service IN ARRAY ARRAY['payments_api', 'payment_worker', 'background_worker', 'notifier', 'operator_api', 'payctl', 'idempotency_keys'] LOOP
         -- A block for each role: one that another database of the cluster created at the same moment ends no other's creation.
         BEGIN
             IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = service) THEN
@@ -36,7 +36,7 @@ BEGIN
 END
 $$;
 
-GRANT USAGE ON SCHEMA public TO payments_api, payment_worker, background_worker, notifier, operator_api;
+GRANT USAGE ON SCHEMA public TO payments_api, payment_worker, background_worker, notifier, operator_api, payctl;
 
 -- Locking a row takes the right to update one of its columns. Of an account that is opened_at, which nothing reads: no service can
 -- change the status of an account, and its balance follows the journal.
@@ -156,6 +156,19 @@ GRANT SELECT, DELETE ON webhook_endpoints TO notifier;
 GRANT UPDATE (status, disabled_reason, failing_since) ON webhook_endpoints TO notifier;
 GRANT SELECT, INSERT, DELETE ON webhook_deliveries, webhook_attempts TO notifier;
 GRANT UPDATE (state, failed_attempts, next_attempt_at, lease, ended_at) ON webhook_deliveries TO notifier;
+
+-- payctl: what operators read at a terminal. It changes nothing, and reads nothing by which somebody logs in or signs. What operators
+-- change they change in a session of operator-api.
+
+GRANT SELECT ON payments, switch_profiles, timeline, submissions, switch_callbacks, inbox, returns, recalls, alerts, exceptions, decisions,
+    notifications TO payctl;
+GRANT SELECT ON accounts, journal, operations, holds, claims, limits, limit_days, limit_uses, kill_switches TO payctl;
+GRANT SELECT ON journal_unsealed, journal_seals, seal_batches, sealed_balances, sealed_hours TO payctl;
+GRANT SELECT ON statement_lines, statement_cursors, reconciliation_runs, running_workflows, temporal_namespaces TO payctl;
+GRANT SELECT ON outbox, outbox_keys, processed_events, consumer_positions, parked_deliveries TO payctl;
+GRANT SELECT (endpoint_id, tenant_id, url, kinds, status, disabled_reason, disabled_note, secret_version, old_secret_until, failing_since,
+    created_at, rotated_at) ON webhook_endpoints TO payctl;
+GRANT SELECT ON webhook_deliveries, webhook_attempts TO payctl;
 
 -- payment-worker records the first Temporal namespace; operators accept another one.
 CREATE FUNCTION refuse_later_namespace() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$

@@ -147,5 +147,6 @@ CREATE TRIGGER temporal_namespaces_audited AFTER INSERT OR UPDATE OR DELETE ON t
 
 -- background-worker seals.
 GRANT SELECT, INSERT ON audit_log_seals TO background_worker;
-GRANT SELECT ON audit_log TO background_worker;
+GRANT SELECT ON audit_log TO background_worker, payctl;
 GRANT SELECT, DELETE ON audit_log_unsealed TO background_worker;
+GRANT SELECT ON audit_log_seals, audit_log_unsealed TO payctl;

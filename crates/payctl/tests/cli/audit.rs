@@ -10,7 +10,8 @@ use crate::staff::Staff;
 #[tokio::test]
 async fn payctl_audit_lists_what_operators_did_with_payctl_and_without() {
     let staff = Staff::open().await;
-    let database = ["--database-url", staff.scratch.url()];
+    let url = staff.scratch.reading_url();
+    let database = ["--database-url", url.as_str()];
     let audit = |options: &[&'static str]| {
         let arguments = [&["audit"], &database[..], options].concat();
         async move { payctl(&arguments).await.success() }
@@ -45,7 +46,10 @@ async fn payctl_audit_lists_what_operators_did_with_payctl_and_without() {
     assert_eq!(entries[0]["after"]["switch"], "mock");
     assert_eq!(entries[0]["is_sealed"], false);
     // The owner's own program names its user and machine.
-    payctl(&[&["operators", "disable", "bob", "--as-owner"], &database[..]].concat()).await.success();
+    let disable = ["operators", "disable", "bob", "--as-owner", "--database-url"];
+    let refused = payctl(&[&disable[..], &[url.as_str()]].concat()).await.refused();
+    assert!(refused.contains("the login of the database's owner"), "{refused}");
+    payctl(&[&disable[..], &[staff.scratch.url()]].concat()).await.success();
     let disabled: Value =
         serde_json::from_str(&audit(&["--object", "operators", "--limit", "1", "--json"]).await).unwrap();
     let program = disabled["entries"][0]["program"].as_str().unwrap();

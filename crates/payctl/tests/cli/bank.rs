@@ -32,6 +32,8 @@ use crate::staff::Operators;
 
 /// The configuration of `./dev up`; tests override addresses in the environment.
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/demo.toml");
+/// Commands that need the rights of the database's owner; every other one is run with those of payctl's own role, which reads.
+const AS_OWNER: [&str; 3] = ["reconcile", "restore-check", "trigger"];
 /// Every payment's amount, in minor units.
 pub(crate) const AMOUNT_MINOR: i64 = 1_250;
 
@@ -66,12 +68,14 @@ impl Bank {
         Self { ledger, scratch, switch_url: url.to_owned(), operators: OnceCell::new() }
     }
 
-    /// The binary with this bank's configuration.
+    /// The binary with this bank's configuration, and the rights that the command needs: the owner's, or those of payctl's own role.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let as_owner = args.first().is_some_and(|command| AS_OWNER.contains(command));
+        let url = if as_owner { self.scratch.url().to_owned() } else { self.scratch.reading_url() };
         let mut command = command(args);
         command.envs([
             ("PAYMENTS_CONFIG", CONFIG),
-            ("PAYMENTS_DATABASE__URL", self.scratch.url()),
+            ("PAYMENTS_DATABASE__URL", url.as_str()),
             ("PAYMENTS_TEMPORAL__ADDRESS", "http://127.0.0.1:1"),
             ("PAYMENTS_SWITCHES__MOCK__BASE_URL", &self.switch_url),
         ]);

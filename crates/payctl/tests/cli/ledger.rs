@@ -43,7 +43,7 @@ async fn exported_heads_find_a_rebuilt_chain_and_a_forged_line() {
         "ledger",
         "verify",
         "--database-url",
-        scratch.url(),
+        &scratch.reading_url(),
         "--heads",
         &file_name,
         "--heads-public-key",
@@ -79,7 +79,8 @@ async fn exported_heads_find_a_rebuilt_chain_and_a_forged_line() {
 #[tokio::test]
 async fn r36_payctl_ledger_verify_names_changed_entries_and_balances() {
     let (scratch, pool) = sealed().await;
-    let verify = ["ledger", "verify", "--database-url", scratch.url()];
+    let url = scratch.reading_url();
+    let verify = ["ledger", "verify", "--database-url", &url];
     let output = payctl(&verify).await.success();
     let mut lines = output.lines();
     let counts = lines.next().unwrap();
@@ -120,8 +121,9 @@ async fn r10_payctl_reads_account_balances_and_statements_at_an_instant() {
                    INSERT INTO sealed_hours VALUES ('internal:funding:EUR', '2026-02-01T00:00:00Z', -100),
                                                    ('internal:funding:EUR', '2026-02-01T01:00:00Z', -200)";
     sqlx::raw_sql(move_to).execute(&pool).await.unwrap();
-    let ledger =
-        async |args: &[&str]| payctl(&[&["ledger"], args, &["--database-url", scratch.url()]].concat()).await;
+    let ledger = async |args: &[&str]| {
+        payctl(&[&["ledger"], args, &["--database-url", &scratch.reading_url()]].concat()).await
+    };
 
     let output = ledger(&["trial-balance", "--at", "2026-02-01T00:30:00Z"]).await.success();
     let expected = "\

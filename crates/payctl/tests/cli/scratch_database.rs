@@ -28,6 +28,11 @@ impl ScratchDatabase {
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
+
+    /// The same for a session with the rights of payctl's own role, which reads.
+    pub(crate) fn reading_url(&self) -> String {
+        format!("{}?options[role]=payctl", self.url)
+    }
 }
 
 impl Drop for ScratchDatabase {

@@ -60,7 +60,7 @@ impl Webhooks {
     }
 
     async fn run(&self, args: &[&str]) -> CommandResult {
-        payctl(&[&["webhooks"], args, &["--database-url", self.staff.scratch.url()]].concat()).await
+        payctl(&[&["webhooks"], args, &["--database-url", &self.staff.scratch.reading_url()]].concat()).await
     }
 
     /// What ann does.

@@ -255,6 +255,27 @@ const FORBIDDEN_TO: &[(&str, &[&str])] = &[
             "UPDATE limits SET per_day_minor = NULL",
         ],
     ),
+    (
+        "payctl",
+        &[
+            "SELECT key_hash FROM api_keys",
+            "SELECT * FROM operators",
+            "SELECT * FROM operator_sessions",
+            "SELECT secret_check FROM webhook_endpoints",
+            "INSERT INTO decisions (decision_id, payment_id) SELECT 'dec_x', payment_id FROM payments",
+            "INSERT INTO exceptions (payment_id, kind, origin, detail) SELECT payment_id, 'opened_by_operator', payment_id, 'mine' FROM payments",
+            "INSERT INTO inbox (payment_id, kind) SELECT payment_id, 'cancel' FROM payments",
+            "INSERT INTO timeline (payment_id, state, detail) SELECT payment_id, state, 'forged' FROM payments",
+            "INSERT INTO operations (operation_key, payment_id, outcome) SELECT tx_id || ':x', payment_id, 'done' FROM payments",
+            "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
+             SELECT tx_id || ':debit', payment_id, 'debit', 'internal:holding:EUR', 'internal:escrow:EUR', amount_minor, 'EUR' FROM payments",
+            "UPDATE payments SET updated_at = now()",
+            "UPDATE accounts SET opened_at = now()",
+            "UPDATE outbox SET published_at = NULL",
+            "DELETE FROM parked_deliveries",
+            "SELECT payment_id FROM payments FOR UPDATE",
+        ],
+    ),
 ];
 
 /// R36: no role can change history, nor do what is another process's or an operator's.
