@@ -31,7 +31,11 @@ pub struct Cluster {
     pub url: String,
     /// Folder with the data, the log and the preloaded library.
     pub folder: PathBuf,
+    /// Listen address, `127.0.0.1:port`.
+    pub address: String,
     server: Child,
+    /// Starts the server.
+    start: Command,
     _port: ReservedPort,
 }
 
@@ -42,6 +46,14 @@ impl Cluster {
     /// If PostgreSQL's programs are missing or the server does not start; the error has its log.
     pub async fn start(name: &str, preload: Preload) -> anyhow::Result<Self> {
         Self::start_with(name, Some(preload), None, &[]).await
+    }
+
+    /// Starts a server without a fault, in a folder under the test's name; a test stops it and starts it again.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn start_sound(name: &str) -> anyhow::Result<Self> {
+        Self::start_with(name, None, None, &[]).await
     }
 
     /// Starts a server that counts the statements of its databases, in a folder under the test's name.
@@ -125,12 +137,51 @@ impl Cluster {
         {
             server.args(["-c", setting]);
         }
-        let server = server.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        server.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let mode = if certified.is_some() { "?sslmode=require" } else { "" };
-        let url = format!("postgres://payments@127.0.0.1:{}/postgres{mode}", port.number());
-        let cluster = Self { url, folder, server, _port: port };
+        let address = format!("127.0.0.1:{}", port.number());
+        let url = format!("postgres://payments@{address}/postgres{mode}");
+        let cluster = Self { url, folder, address, server: server.spawn()?, start: server, _port: port };
         cluster.wait_ready().await?;
         Ok(cluster)
+    }
+
+    /// Stops the server at once, in the middle of its transactions: PostgreSQL's immediate shutdown. The next start recovers from
+    /// the write-ahead log.
+    ///
+    /// # Errors
+    /// If the server does not end in time.
+    pub async fn stop_immediately(&mut self) -> anyhow::Result<()> {
+        self.quit();
+        until("PostgreSQL has stopped", WITHIN, || {
+            let ended = self.server.try_wait();
+            async move { Ok(ended?.map(|_| ())) }
+        })
+        .await
+    }
+
+    /// Starts a stopped server again, without waiting until it answers.
+    ///
+    /// # Errors
+    /// If the program cannot be executed.
+    pub fn spawn(&mut self) -> anyhow::Result<()> {
+        self.server = self.start.spawn()?;
+        Ok(())
+    }
+
+    /// SIGKILL for one session if it still runs, by the process id that PostgreSQL has for it: the server ends every session and
+    /// recovers.
+    pub fn kill_session(&self, pid: i32) {
+        if let Some(pid) = Pid::from_raw(pid) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+
+    /// SIGQUIT is PostgreSQL's immediate shutdown. SIGKILL would leave its shared memory behind.
+    fn quit(&self) {
+        if let Some(pid) = i32::try_from(self.server.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::QUIT);
+        }
     }
 
     /// Makes the disk full, or frees it; for a server started with [`Preload::FullDisk`].
@@ -147,7 +198,11 @@ impl Cluster {
         Ok(())
     }
 
-    async fn wait_ready(&self) -> anyhow::Result<()> {
+    /// Waits until the server answers.
+    ///
+    /// # Errors
+    /// If it does not in time; the error has its log.
+    pub async fn wait_ready(&self) -> anyhow::Result<()> {
         let options = PgConnectOptions::from_str(&self.url)?;
         until("the test's own PostgreSQL answers", WITHIN, || async {
             let Ok(connection) = options.connect().await else { return Ok(None) };
@@ -160,10 +215,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // SIGQUIT is PostgreSQL's immediate shutdown. SIGKILL would leave its shared memory behind.
-        if let Some(pid) = i32::try_from(self.server.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::QUIT);
-        }
+        self.quit();
         let started = Instant::now();
         while matches!(self.server.try_wait(), Ok(None)) && started.elapsed() < WITHIN {
             std::thread::sleep(Duration::from_millis(20));

@@ -5,6 +5,7 @@ use payment_ledger::access::service_roles::{SERVICE_ROLES, hand_over_idempotency
 use sha2::{Digest as _, Sha256};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool};
+use std::net::SocketAddr;
 use std::str::FromStr as _;
 use uuid::Uuid;
 
@@ -41,13 +42,25 @@ impl Database {
     /// # Errors
     /// If no process of this name uses the database.
     pub fn url_of(&self, process: &str) -> anyhow::Result<String> {
+        self.url_behind(process, None)
+    }
+
+    /// The same with the address (`host:port`) of a proxy in place of the server's.
+    ///
+    /// # Errors
+    /// As [`Database::url_of`], or if the address is not one.
+    pub fn url_behind(&self, process: &str, proxy: Option<&str>) -> anyhow::Result<String> {
         let role = process.replace('-', "_");
         anyhow::ensure!(
             SERVICE_ROLES.contains(&role.as_str()),
             "the process {process} has no role in the database"
         );
-        let owner = PgConnectOptions::from_str(&self.owner_url)?;
-        Ok(text_of(&owner.username(&login_of(&role))))
+        let mut options = PgConnectOptions::from_str(&self.owner_url)?.username(&login_of(&role));
+        if let Some(proxy) = proxy {
+            let proxy = SocketAddr::from_str(proxy)?;
+            options = options.host(&proxy.ip().to_string()).port(proxy.port());
+        }
+        Ok(text_of(&options))
     }
 
     /// Sets a server setting for the sessions that are opened from now on.

@@ -7,6 +7,7 @@
 //! | [`cluster`] | one PostgreSQL server per test, for faults that affect the whole server |
 //! | [`preload`] | a process with a wrong clock or a full disk |
 //! | [`nats_server`] | one message broker per test |
+//! | [`temporal_server`] | one Temporal server with a database file per test |
 //! | [`oidc_provider`] | one OpenID provider per test, and the browser of its users |
 //! | `reserved_port` | a port that a process keeps across restarts |
 //! | [`process`] | one process: start, kill, pause, restart |
@@ -40,12 +41,14 @@ pub mod stream;
 pub mod switch;
 pub mod system;
 pub mod temporal;
+pub mod temporal_server;
 pub mod wait;
 
 pub use callback::TestCallback;
 pub use nats_server::NatsServer;
 pub use oidc_provider::OidcProvider;
 pub use system::{System, SystemOptions};
+pub use temporal_server::TemporalServer;
 
 /// An HTTP client for addresses on this machine, with a timeout of 60 s per request.
 ///

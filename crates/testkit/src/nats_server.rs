@@ -81,18 +81,36 @@ impl NatsServer {
         Ok(Self { folder, child: None, port: ReservedPort::reserve()?, tls: Vec::new() })
     }
 
-    /// Starts the server after it was killed, on the same port and with its store.
+    /// Starts the server after it was killed, on the same port and with its store, and waits until it listens.
     ///
     /// # Errors
     /// As [`NatsServer::start`].
     pub async fn restart(&mut self) -> anyhow::Result<()> {
+        self.spawn()?;
+        let port = self.port.number();
+        until("nats-server listens", WITHIN, || {
+            let exited = self.child.as_mut().map(Child::try_wait);
+            async move {
+                if let Some(Ok(Some(status))) = exited {
+                    bail!("nats-server exited with {status}");
+                }
+                Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok().map(drop))
+            }
+        })
+        .await
+    }
+
+    /// Starts the server after it was killed, on the same port and with its store, without waiting.
+    ///
+    /// # Errors
+    /// If nats-server is not installed.
+    pub fn spawn(&mut self) -> anyhow::Result<()> {
         let log = File::options().create(true).append(true).open(self.folder.join("nats-server.log"))?;
         let program = std::env::var_os("TEST_NATS_SERVER").unwrap_or_else(|| "nats-server".into());
-        let port = self.port.number();
-        let mut child = Command::new(program)
+        let child = Command::new(program)
             .arg("--config")
             .arg(CONFIG)
-            .args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--store_dir"])
+            .args(["--addr", "127.0.0.1", "--port", &self.port.number().to_string(), "--store_dir"])
             .arg(self.folder.join("store"))
             .args(&self.tls)
             .stdin(Stdio::null())
@@ -101,16 +119,6 @@ impl NatsServer {
             .kill_on_drop(true)
             .spawn()
             .context("nats-server cannot be started; `./dev install` installs it")?;
-        until("nats-server listens", WITHIN, || {
-            let exited = child.try_wait();
-            async move {
-                if let Ok(Some(status)) = exited {
-                    bail!("nats-server exited with {status}");
-                }
-                Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok().map(drop))
-            }
-        })
-        .await?;
         self.child = Some(child);
         Ok(())
     }

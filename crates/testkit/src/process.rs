@@ -58,13 +58,23 @@ impl Process {
         Ok(process)
     }
 
-    /// Starts the process after it was killed or stopped, on the same port.
+    /// Starts the process after it was killed or stopped, on the same port, and waits until it is ready.
     ///
     /// # Errors
     /// As [`Process::start`].
     pub async fn restart(&mut self) -> anyhow::Result<()> {
+        let from = std::fs::metadata(&self.log).map_or(0, |log| log.len());
+        self.spawn()?;
+        self.address = self.wait_for_address(from).await?;
+        self.wait_ready().await
+    }
+
+    /// Starts the process after it was killed, stopped or has exited, on the same port, without waiting: what it needs may be down.
+    ///
+    /// # Errors
+    /// If the program cannot be executed.
+    pub fn spawn(&mut self) -> anyhow::Result<()> {
         let log = File::options().create(true).append(true).open(&self.log)?;
-        let from = log.metadata()?.len();
         let child = Command::new(&self.binary)
             .env_clear()
             .env("PATH", std::env::var("PATH").unwrap_or_default())
@@ -79,8 +89,18 @@ impl Process {
             .spawn()
             .with_context(|| format!("{} cannot be started", self.binary.display()))?;
         self.child = Some(child);
-        self.address = self.wait_for_address(from).await?;
-        self.wait_ready().await
+        Ok(())
+    }
+
+    /// Whether the process, which was not killed or stopped, has exited by itself.
+    ///
+    /// # Errors
+    /// If the operating system does not say.
+    pub fn has_exited(&mut self) -> anyhow::Result<bool> {
+        Ok(match &mut self.child {
+            Some(child) => child.try_wait()?.is_some(),
+            None => false,
+        })
     }
 
     /// Sets an environment variable from the next start on.
@@ -103,7 +123,7 @@ impl Process {
     /// # Errors
     /// If the process does not exit within a minute, or exits with an error.
     pub async fn stop(&mut self) -> anyhow::Result<()> {
-        self.signal(Signal::TERM)?;
+        self.terminate()?;
         let mut child = self.child.take().with_context(|| format!("{} is not running", self.name))?;
         let status = tokio::time::timeout(WITHIN, child.wait()).await.with_context(|| {
             format!("{} did not stop within {WITHIN:?} of SIGTERM\n{}", self.name, self.log_tail())
@@ -112,6 +132,14 @@ impl Process {
             bail!("{} exited with {status} after SIGTERM\n{}", self.name, self.log_tail());
         }
         Ok(())
+    }
+
+    /// Sends SIGTERM, without waiting for the end of the process.
+    ///
+    /// # Errors
+    /// If the process is not running.
+    pub fn terminate(&self) -> anyhow::Result<()> {
+        self.signal(Signal::TERM)
     }
 
     /// Sends SIGSTOP: the process keeps its connections and does nothing.
@@ -128,6 +156,12 @@ impl Process {
     /// If the process is not running.
     pub fn resume(&self) -> anyhow::Result<()> {
         self.signal(Signal::CONT)
+    }
+
+    /// The program's name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
     }
 
     /// The process id.

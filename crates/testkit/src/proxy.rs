@@ -46,6 +46,8 @@ struct Link {
     /// Number of cuts. A change ends the connections opened before.
     cuts: watch::Sender<u64>,
     refusing: AtomicBool,
+    /// `host:port` of the server; empty until it is known.
+    target: Mutex<String>,
 }
 
 /// A running proxy. Dropping it cuts all connections.
@@ -58,7 +60,8 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// Starts a proxy to `target` (`host:port`) without faults.
+    /// Starts a proxy to `target` (`host:port`) without faults. An empty target closes each connection until
+    /// [`FaultProxy::set_target`] names one: for a server that is to know the address of its proxy when it starts.
     ///
     /// # Errors
     /// If no port is free.
@@ -71,17 +74,31 @@ impl FaultProxy {
             changed: watch::Sender::new(()),
             cuts: watch::Sender::new(0),
             refusing: AtomicBool::new(false),
+            target: Mutex::new(target.to_owned()),
         });
-        let (shared, target) = (Arc::clone(&link), target.to_owned());
+        let shared = Arc::clone(&link);
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 // Dropping the socket closes the connection.
                 if !shared.refusing.load(Ordering::Relaxed) {
-                    tokio::spawn(forward(Arc::clone(&shared), client, target.clone()));
+                    tokio::spawn(forward(Arc::clone(&shared), client));
                 }
             }
         });
         Ok(Self { address, link, accepting })
+    }
+
+    /// Sets the server (`host:port`) of the connections that are opened from now on.
+    pub fn set_target(&self, target: &str) {
+        target.clone_into(&mut self.link.target());
+    }
+
+    /// Ends every fault: held bytes are delivered, no cut is planned, and connections are accepted.
+    pub fn heal(&self) {
+        self.refuse(false);
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            self.link.change(direction, |flow| *flow = Flow { passed: flow.passed, ..Flow::default() });
+        }
     }
 
     /// Cuts all connections now; new ones are accepted.
@@ -137,6 +154,10 @@ impl Link {
         flow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn target(&self) -> MutexGuard<'_, String> {
+        self.target.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn change(&self, direction: Direction, change: impl FnOnce(&mut Flow)) {
         change(&mut self.flow(direction));
         self.changed.send_replace(());
@@ -159,8 +180,9 @@ impl Link {
 }
 
 /// Forwards one connection until both sides close it, one breaks, or it is cut.
-async fn forward(link: Arc<Link>, client: TcpStream, target: String) {
+async fn forward(link: Arc<Link>, client: TcpStream) {
     let mut cuts = link.cuts.subscribe();
+    let target = link.target().clone();
     let Ok(server) = TcpStream::connect(&target).await else { return };
     // Without nodelay, Nagle's algorithm would delay small messages.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use testkit::environment::TestEnvironment;
 use testkit::process::Process;
 use testkit::proxy::FaultProxy;
-use testkit::system::{AcceptedPayment, Operators};
+use testkit::system::{AcceptedPayment, Operators, SwitchProxies};
 use testkit::{System, SystemOptions};
 use uuid::Uuid;
 
@@ -33,7 +33,7 @@ impl Bank {
             FaultProxy::start(address.split_once("://").map_or(address.as_str(), |(_, rest)| rest)).await?;
         let options = SystemOptions {
             currency: "USD",
-            switch_proxy: Some(gate.url.clone()),
+            switch_proxies: Some(SwitchProxies { to_switch: gate.url.clone(), to_bank: gate.url.clone() }),
             temporal_address: Some(format!("http://{}", temporal.address)),
             // Each submit is then an activity of its own, which queries first: a fault can come between reserve and submit.
             commits_may_be_lost: true,

@@ -21,7 +21,7 @@ use crate::process::Process;
 use crate::switch::SwitchAdmin;
 
 pub use operators::Operators;
-pub use options::{LinkFiles, OtherOptions, SystemOptions};
+pub use options::{LinkFiles, OtherOptions, SwitchProxies, SystemOptions};
 pub use payments::{AcceptedPayment, payment_request};
 
 /// The API key of every system.
@@ -146,19 +146,21 @@ impl System {
             Ok(variables)
         };
         let start = async |name, listen_variable, variables| {
-            let variables = with_database(&database, name, variables)?;
+            let proxy = options.database_proxies.get(name).map(String::as_str);
+            let variables = with_database(&database, name, proxy, variables)?;
             Process::start(name, &test_environment.binaries, &folder, listen_variable, variables).await
         };
 
         // The API does not call a switch, so it starts first and provides the URL for callbacks.
         let nowhere = "http://127.0.0.1:9";
         let api = start("payments-api", "PAYMENTS_API__LISTEN", variables(nowhere, nowhere)?).await?;
-        let bank_url = options.switch_proxy.clone().unwrap_or_else(|| api.url());
+        let proxies = options.switch_proxies.clone();
+        let bank_url = proxies.as_ref().map_or_else(|| api.url(), |proxies| proxies.to_bank.clone());
         let callback_url = format!("{bank_url}/callbacks/mock");
         let (settle_after_ms, sandbox_amounts) = (options.settle_after_ms, options.sandbox_amounts);
         let mock_switch =
             start_switch(&test_environment, &folder, callback_url, settle_after_ms, sandbox_amounts).await?;
-        let switch_url = options.switch_proxy.clone().unwrap_or_else(|| mock_switch.url());
+        let switch_url = proxies.map_or_else(|| mock_switch.url(), |proxies| proxies.to_switch);
         let other = start_other_switch(&test_environment, &folder, &api.url(), &options).await?;
         let other_url = other.as_ref().map_or(switch_url.clone(), |other| other.process.url());
         let variables = variables(&switch_url, &other_url)?;
@@ -199,10 +201,23 @@ impl System {
         name: &'static str,
         listen_variable: &'static str,
     ) -> anyhow::Result<Process> {
+        self.start_process_behind(name, listen_variable, None).await
+    }
+
+    /// The same with a proxy between the process and the database, named by its address (`host:port`).
+    ///
+    /// # Errors
+    /// As [`System::start_process`].
+    pub async fn start_process_behind(
+        &self,
+        name: &'static str,
+        listen_variable: &'static str,
+        proxy: Option<&str>,
+    ) -> anyhow::Result<Process> {
         let logs = self.folder.join(Uuid::new_v4().simple().to_string());
         std::fs::create_dir_all(&logs)?;
         let binaries = &self.test_environment.binaries;
-        let variables = with_database(&self.database, name, self.variables.clone())?;
+        let variables = with_database(&self.database, name, proxy, self.variables.clone())?;
         Process::start(name, binaries, &logs, listen_variable, variables).await
     }
 
@@ -250,9 +265,14 @@ impl System {
     }
 }
 
-/// Adds the database, under the login of the process.
-fn with_database(database: &Database, process: &str, mut variables: Variables) -> anyhow::Result<Variables> {
-    variables.insert("PAYMENTS_DATABASE__URL".to_owned(), database.url_of(process)?);
+/// Adds the database, under the login of the process, and at the address of a proxy if there is one.
+fn with_database(
+    database: &Database,
+    process: &str,
+    proxy: Option<&str>,
+    mut variables: Variables,
+) -> anyhow::Result<Variables> {
+    variables.insert("PAYMENTS_DATABASE__URL".to_owned(), database.url_behind(process, proxy)?);
     Ok(variables)
 }
 

@@ -1,5 +1,6 @@
 //! The options of a test's system. All times are short, since tests wait for them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -47,11 +48,22 @@ pub struct SystemOptions {
     pub link_files: Option<LinkFiles>,
     /// Currency of all accounts, an ISO 4217 code.
     pub currency: &'static str,
-    /// URL of a proxy between the bank and its switch, in both directions: the bank sends `/v1/..` there, the switch
-    /// `/callbacks/..`; `None` if they reach each other directly.
-    pub switch_proxy: Option<String>,
+    /// The proxies between the bank and its switch; `None` if they reach each other directly.
+    pub switch_proxies: Option<SwitchProxies>,
+    /// Addresses (`host:port`) of the proxies between a process, by its name, and the bank's database. The other processes reach it
+    /// directly.
+    pub database_proxies: BTreeMap<&'static str, String>,
     /// URL of a collector to which the bank's processes export their traces; `None` if they record none.
     pub otlp_endpoint: Option<String>,
+}
+
+/// URLs of the proxies between a bank and its switch. One proxy may serve both: the bank sends `/v1/..`, the switch `/callbacks/..`.
+#[derive(Clone, Debug)]
+pub struct SwitchProxies {
+    /// Where the bank sends its requests.
+    pub to_switch: String,
+    /// Where the switch sends its callbacks.
+    pub to_bank: String,
 }
 
 /// The files of an encrypted link.
@@ -103,7 +115,8 @@ impl Default for SystemOptions {
             broker_url: "nats://127.0.0.1:9".into(),
             link_files: None,
             currency: "EUR",
-            switch_proxy: None,
+            switch_proxies: None,
+            database_proxies: BTreeMap::new(),
             otlp_endpoint: None,
         }
     }

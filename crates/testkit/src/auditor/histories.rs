@@ -1,0 +1,123 @@
+//! Temporal's histories as the third book: how each payment's last workflow run closed, compared with the bank's ledger.
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use sqlx::Row as _;
+
+use crate::System;
+use crate::temporal::{EventType, HistoryEvent, failure_message};
+
+/// Histories that are read at once.
+const CONCURRENT_READS: usize = 8;
+
+/// What the histories say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HistoryAudit {
+    /// Payments with a history.
+    pub compared: usize,
+    /// Steps that Temporal gave to a worker more than once.
+    pub repeated_steps: usize,
+    /// Payments whose history differs from the ledger, or that have none; in words.
+    pub disagreements: Vec<String>,
+}
+
+/// A payment in the bank's ledger.
+struct Booked {
+    payment_id: String,
+    workflow_id: String,
+    state: String,
+    /// Whether it has an entry in the journal.
+    moved_money: bool,
+}
+
+/// Reads the history of each payment's last workflow run, and compares its end with the payment's: settled <=> the run completed,
+/// otherwise it failed with the final state in its message. A payment that has not ended has a run that has not either. Only a payment
+/// that ended before it began may have no history: the customer cancelled it, or its time was past, and no money moved.
+///
+/// # Errors
+/// If PostgreSQL does not answer. A history that Temporal does not return is a disagreement.
+pub async fn compare(system: &System) -> anyhow::Result<HistoryAudit> {
+    let rows = sqlx::query(
+        "SELECT payment_id, workflow_id, state, EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id) AS moved_money
+         FROM payments p ORDER BY payment_id",
+    )
+    .fetch_all(&system.database.pool)
+    .await?;
+    let payments = rows.iter().map(|row| Booked {
+        payment_id: row.get("payment_id"),
+        workflow_id: row.get("workflow_id"),
+        state: row.get("state"),
+        moved_money: row.get("moved_money"),
+    });
+    stream::iter(payments)
+        .map(|payment| async move {
+            let read = system.history(&payment.workflow_id).await;
+            anyhow::Ok((payment, read))
+        })
+        .buffer_unordered(CONCURRENT_READS)
+        .try_fold(HistoryAudit::default(), |mut audit, (payment, read)| async move {
+            match read {
+                Ok(history) => {
+                    audit.compared += 1;
+                    audit.repeated_steps += repeated_steps(&history);
+                    audit.disagreements.extend(disagreement(&payment, &history));
+                }
+                Err(_) if payment.never_began() => {}
+                Err(error) => {
+                    audit.disagreements.push(format!("{} has no history: {error:#}", payment.payment_id))
+                }
+            }
+            Ok(audit)
+        })
+        .await
+}
+
+impl Booked {
+    fn never_began(&self) -> bool {
+        matches!(self.state.as_str(), "cancelled" | "rejected") && !self.moved_money
+    }
+}
+
+/// Steps whose attempt that succeeded, or failed for good, was not the first.
+fn repeated_steps(history: &[HistoryEvent]) -> usize {
+    use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
+    let repeated = |event: &&HistoryEvent| matches!(&event.attributes, Some(Attributes::ActivityTaskStartedEventAttributes(started)) if started.attempt > 1);
+    history.iter().filter(repeated).count()
+}
+
+fn disagreement(payment: &Booked, history: &[HistoryEvent]) -> Option<String> {
+    let Booked { payment_id, state, .. } = payment;
+    let has_ended = matches!(state.as_str(), "settled" | "rejected" | "failed" | "timed_out" | "cancelled");
+    let close = history.last().filter(|event| {
+        matches!(
+            event.event_type(),
+            EventType::WorkflowExecutionCompleted
+                | EventType::WorkflowExecutionFailed
+                | EventType::WorkflowExecutionTimedOut
+                | EventType::WorkflowExecutionTerminated
+                | EventType::WorkflowExecutionCanceled
+        )
+    });
+    let end = close.map(end_of);
+    match (has_ended, end.as_deref()) {
+        (true, Some(end)) if end == state => None,
+        (false, None) => None,
+        (_, end) => Some(format!("{payment_id} is {state}, and its workflow {}", end.unwrap_or("runs"))),
+    }
+}
+
+/// The final state that a workflow run closed with, or its closing event.
+fn end_of(close: &HistoryEvent) -> String {
+    use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
+    match &close.attributes {
+        Some(Attributes::WorkflowExecutionCompletedEventAttributes(_)) => "settled".to_owned(),
+        Some(Attributes::WorkflowExecutionFailedEventAttributes(failed)) => {
+            let message = failed.failure.as_ref().map(failure_message);
+            match message {
+                Some(Ok(message)) => message.split(':').next().unwrap_or_default().to_owned(),
+                Some(Err(error)) => format!("failed: {error:#}"),
+                None => "failed without a reason".to_owned(),
+            }
+        }
+        _ => format!("{:?}", close.event_type()),
+    }
+}
