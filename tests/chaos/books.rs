@@ -1,0 +1,262 @@
+//! What is compared after the run: the three books, the opening balances, the customers' answers and the events.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context as _;
+use sqlx::{PgPool, Row as _};
+use testkit::auditor::{self, histories};
+use testkit::system::OPENING_MINOR;
+
+use crate::bank::Bank;
+use crate::customers::{Customers, order};
+
+/// Everything that is wrong, and what was reached.
+#[derive(Debug, Default)]
+pub(crate) struct Books {
+    pub(crate) payments: usize,
+    /// Accepted payments that the bank or Temporal does not have, in words.
+    pub(crate) lost: Vec<String>,
+    /// Payments with two effects: two debits, two payments of one key, two notifications of one event.
+    pub(crate) doubled: Vec<String>,
+    /// Payments that have not ended, and do not wait for operators with a reason that a fault explains.
+    pub(crate) stuck: Vec<String>,
+    /// Differences between the books.
+    pub(crate) violations: Vec<String>,
+    /// How often each end, each exception and each race was reached.
+    pub(crate) reached: BTreeMap<&'static str, i64>,
+}
+
+/// Ends and races that a long run must reach, each with the query that counts it.
+const REACHED: [(&str, &str); 15] = [
+    ("end: settled", "SELECT count(*) FROM payments WHERE state = 'settled'"),
+    ("end: rejected", "SELECT count(*) FROM payments WHERE state = 'rejected'"),
+    ("end: failed", "SELECT count(*) FROM payments WHERE state = 'failed'"),
+    ("end: timed_out", "SELECT count(*) FROM payments WHERE state = 'timed_out'"),
+    ("end: cancelled", "SELECT count(*) FROM payments WHERE state = 'cancelled'"),
+    ("waits for operators", "SELECT count(*) FROM payments WHERE state = 'needs_operator'"),
+    ("race: submitted again", "SELECT count(*) FROM payments WHERE attempts > 1"),
+    (
+        "race: settled while it was cancelled",
+        "SELECT count(*) FROM payments WHERE state = 'settled' AND cancelling_since IS NOT NULL",
+    ),
+    (
+        "race: the customer's cancel came too late",
+        "SELECT count(DISTINCT payment_id) FROM inbox JOIN payments USING (payment_id) WHERE kind = 'cancel' AND state = 'settled'",
+    ),
+    (
+        "race: cancelled before a submit",
+        "SELECT count(*) FROM payments WHERE state = 'cancelled' AND attempts = 0",
+    ),
+    (
+        "race: the callback before the submit's answer",
+        "SELECT count(DISTINCT c.payment_id) FROM switch_callbacks c JOIN submissions s USING (payment_id)
+         WHERE s.answered_at > c.received_at",
+    ),
+    ("race: carried on by another workflow", "SELECT count(*) FROM payments WHERE resume_count > 0"),
+    (
+        "race: the debit refused, the money recalled",
+        "SELECT count(*) FROM payments WHERE final_status = 'returned'",
+    ),
+    ("race: a step refused under its key", "SELECT count(*) FROM operations WHERE outcome = 'refused'"),
+    (
+        "race: contradictory callbacks",
+        "SELECT count(*) FROM (SELECT payment_id FROM switch_callbacks GROUP BY 1 HAVING count(DISTINCT status) > 1) c",
+    ),
+];
+
+impl Books {
+    /// Compares everything. Every fault is healed, and the payments had the time to end.
+    ///
+    /// # Errors
+    /// If a book cannot be read.
+    pub(crate) async fn compare(
+        seed: u64,
+        bank: &Bank,
+        customers: &Customers,
+        accounts: usize,
+    ) -> anyhow::Result<Self> {
+        let pool = &bank.system.database.pool;
+        let mut books = Self::default();
+        books.compare_answers(pool, customers).await?;
+        books.find_stuck(seed, pool, customers).await?;
+        let opening = OPENING_MINOR * i64::try_from(accounts + 1)?;
+        if let Err(error) = auditor::check_conservation(pool).await {
+            books.violations.push(format!("{error:#}"));
+        }
+        if let Err(error) = auditor::check_total(pool, opening).await {
+            books.violations.push(format!("{error:#}"));
+        }
+        let (audit, disagreements) = auditor::find_disagreements(pool, [&bank.system.switch]).await?;
+        books.payments = audit.payments;
+        books.violations.extend(disagreements);
+        books.compare_with_the_switch(pool, bank, opening).await?;
+        let histories = histories::compare(&bank.system).await.context("Temporal's histories")?;
+        books.violations.extend(histories.disagreements);
+        for (name, query) in REACHED {
+            books.reached.insert(name, sqlx::query_scalar(query).fetch_one(pool).await?);
+        }
+        books.reached.insert("race: a step repeated by Temporal", histories.repeated_steps.try_into()?);
+        books.compare_events(pool, bank).await?;
+        customers.with_answers(|answers| -> anyhow::Result<()> {
+            books
+                .reached
+                .insert("race: a request repeated after its answer was lost", answers.repeats.try_into()?);
+            books
+                .reached
+                .insert("race: a request repeated while in progress", answers.in_progress.try_into()?);
+            Ok(())
+        })?;
+        Ok(books)
+    }
+
+    /// Each accepted order is one payment of the bank, and the bank has no other.
+    async fn compare_answers(&mut self, pool: &PgPool, customers: &Customers) -> anyhow::Result<()> {
+        let stored: BTreeSet<String> = sqlx::query_scalar("SELECT payment_id FROM payments")
+            .fetch_all(pool)
+            .await?
+            .into_iter()
+            .collect();
+        customers.with_answers(|answers| {
+            for id in answers.accepted.values().filter(|id| !stored.contains(*id)) {
+                self.lost.push(format!("{id} was accepted, and the bank does not have it"));
+            }
+            let accepted: BTreeSet<_> = answers.accepted.values().collect();
+            if accepted.len() < answers.accepted.len() {
+                self.doubled.push("one payment was the answer to two orders".to_owned());
+            }
+            for id in stored.iter().filter(|id| !accepted.contains(id)) {
+                self.violations.push(format!("{id} is a payment that no customer has an answer for"));
+            }
+            if answers.unanswered > 0 {
+                self.stuck.push(format!("{} orders have no answer", answers.unanswered));
+            }
+            let (doubled, wrong): (Vec<_>, Vec<_>) =
+                answers.wrong.drain(..).partition(|wrong| wrong.contains("two payments"));
+            self.doubled.extend(doubled);
+            self.violations.extend(wrong);
+        });
+        let twice = sqlx::query(
+            "SELECT payment_id, count(*) AS debits FROM journal WHERE kind IN ('debit', 'late_debit') GROUP BY 1 HAVING count(*) > 1",
+        )
+        .fetch_all(pool)
+        .await?;
+        for row in twice {
+            let (id, debits): (String, i64) = (row.get("payment_id"), row.get("debits"));
+            self.doubled.push(format!("{id} has {debits} debits"));
+        }
+        Ok(())
+    }
+
+    /// A payment waits for operators only where the account was frozen when the money had left and the switch refused the recall.
+    async fn find_stuck(&mut self, seed: u64, pool: &PgPool, customers: &Customers) -> anyhow::Result<()> {
+        let open = sqlx::query(
+            "SELECT payment_id, state, operator_reason, amount_minor FROM payments WHERE ended_at IS NULL",
+        )
+        .fetch_all(pool)
+        .await?;
+        let orders: BTreeMap<String, u64> = customers.with_answers(|answers| {
+            answers.accepted.iter().map(|(number, id)| (id.clone(), *number)).collect()
+        });
+        for row in open {
+            let (id, state): (String, String) = (row.get("payment_id"), row.get("state"));
+            let reason: Option<String> = row.get("operator_reason");
+            let amount: Option<i64> = orders.get(&id).map(|number| order(seed, *number).amount_minor);
+            let is_explained = state == "needs_operator"
+                && reason.as_deref() == Some("recall_refused")
+                && amount == Some(RECALL_REFUSED_MINOR);
+            if !is_explained {
+                let timeline = sqlx::query_scalar::<_, String>(
+                    "SELECT to_char(happened_at, 'HH24:MI:SS.MS ') || state || ': ' || detail FROM timeline WHERE payment_id = $1 ORDER BY entry_id",
+                )
+                .bind(&id)
+                .fetch_all(pool)
+                .await?;
+                self.stuck.push(format!(
+                    "{id} of {amount:?} is {state} ({}):\n    {}",
+                    reason.unwrap_or_default(),
+                    timeline.join("\n    ")
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the customers have less than at the beginning is what the switch says that it settled and did not return.
+    async fn compare_with_the_switch(
+        &mut self,
+        pool: &PgPool,
+        bank: &Bank,
+        opening: i64,
+    ) -> anyhow::Result<()> {
+        let transfers = bank.system.switch.transfers().await?;
+        let left: i64 = transfers
+            .iter()
+            .filter(|transfer| transfer.status == "SETTLED")
+            .filter_map(|transfer| transfer.amount_minor)
+            .sum();
+        let row = sqlx::query(
+            "SELECT sum(available_minor)::bigint AS available,
+                    (SELECT coalesce(sum(amount_minor), 0) FROM holds WHERE status = 'open')::bigint AS held,
+                    (SELECT coalesce(sum(p.amount_minor), 0) FROM payments p JOIN holds h USING (payment_id)
+                     WHERE h.status = 'open' AND p.final_status = 'settled')::bigint AS held_and_settled
+             FROM accounts WHERE kind = 'customer'",
+        )
+        .fetch_one(pool)
+        .await?;
+        let (available, held, undebited): (i64, i64, i64) =
+            (row.get("available"), row.get("held"), row.get("held_and_settled"));
+        if opening - available - held != left - undebited {
+            self.violations.push(format!(
+                "the customers paid {}, and {left} left at the switch, of which {undebited} wait for operators",
+                opening - available - held
+            ));
+        }
+        Ok(())
+    }
+
+    /// Each event is in the stream, in the order of its payment, and each customer is notified of it once.
+    async fn compare_events(&mut self, pool: &PgPool, bank: &Bank) -> anyhow::Result<()> {
+        let context = async_nats::jetstream::new(async_nats::connect(bank.broker.url()).await?);
+        let mut stream = context.get_stream("EVENTS").await?;
+        let state = stream.info().await?.state.clone();
+        let mut last: BTreeMap<String, i64> = BTreeMap::new();
+        let mut published = BTreeSet::new();
+        for position in state.first_sequence..=state.last_sequence {
+            let message = stream.get_raw_message(position).await?;
+            let event: outbox::Event = serde_json::from_slice(&message.payload)?;
+            // Published again, because its confirmation was lost.
+            if !published.insert((event.key.clone(), event.sequence)) {
+                continue;
+            }
+            let before = last.insert(event.key.clone(), event.sequence).unwrap_or(0);
+            if event.sequence != before + 1 {
+                self.violations
+                    .push(format!("{}: event {} was published after {before}", event.key, event.sequence));
+            }
+        }
+        let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM outbox").fetch_one(pool).await?;
+        if stored != i64::try_from(published.len())? {
+            self.violations.push(format!("{stored} events are stored, {} published", published.len()));
+        }
+        let notified: i64 =
+            sqlx::query_scalar("SELECT count(DISTINCT event_id) FROM notifications").fetch_one(pool).await?;
+        let notifications: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM notifications").fetch_one(pool).await?;
+        if notifications != notified {
+            self.doubled.push(format!("{notifications} notifications of {notified} events"));
+        }
+        let ended_in_silence: Vec<String> = sqlx::query_scalar(
+            "SELECT p.payment_id FROM payments p WHERE ended_at IS NOT NULL
+             AND (SELECT count(*) FROM notifications n WHERE n.payment_id = p.payment_id)
+               < (SELECT count(*) FROM outbox o WHERE o.subject_key = p.payment_id)",
+        )
+        .fetch_all(pool)
+        .await?;
+        self.lost
+            .extend(ended_in_silence.into_iter().map(|id| format!("{id} has events without a notification")));
+        Ok(())
+    }
+}
+
+/// The sandbox amount of a transfer that settles and refuses to be recalled.
+const RECALL_REFUSED_MINOR: i64 = 9_016;

@@ -1,0 +1,232 @@
+//! The chaos run (R1, R7, R8, R11 to R15, R17 to R19, R31, R32 at random): customers order payments of every sandbox behaviour while
+//! each process, server and link of the bank fails by a schedule that the seed alone determines. The auditor samples the ledger
+//! meanwhile. Then everything is healed: every payment ends within a minute, or waits for operators with a reason that a fault
+//! explains, and all books agree.
+//!
+//! | module | answers |
+//! |---|---|
+//! | `schedule` | which fault happens when |
+//! | `bank` | the system, and how a fault is made and healed |
+//! | `customers` | who orders what, and what they saw |
+//! | `books` | what is lost, doubled, stuck or different, and which ends and races were reached |
+//! | `report` | what is printed |
+//!
+//! `./dev chaos --minutes M --seed S` sets `CHAOS_SECONDS` and `CHAOS_SEED`.
+
+mod bank;
+mod books;
+mod customers;
+mod report;
+mod schedule;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use sqlx::PgPool;
+use testkit::auditor;
+use testkit::system::OPENING_MINOR;
+use testkit::wait::until;
+use tokio_util::sync::CancellationToken;
+
+use bank::Bank;
+use books::Books;
+use customers::{Customers, PAYMENTS_PER_ACCOUNT};
+use report::Report;
+use schedule::Step;
+
+/// Length of the run in seconds; the environment variable `CHAOS_SECONDS` overrides it.
+const SECONDS: u64 = 30;
+/// Seed of the run; the environment variable `CHAOS_SEED` overrides it.
+const SEED: u64 = 1;
+/// A run of this length must reach every end and race.
+const REACHES_EVERYTHING: Duration = Duration::from_secs(600);
+/// How long a payment may take to its end once everything is healed.
+const ENDS_WITHIN: Duration = Duration::from_secs(60);
+/// Pause between two samples of the ledger.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
+/// Time limit of one sample, while the database may be away.
+const SAMPLE_WITHIN: Duration = Duration::from_secs(10);
+/// Pause between two looks of the supervisor.
+const SUPERVISED_EVERY: Duration = Duration::from_millis(250);
+/// Pause between two lines of progress.
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+
+fn setting(name: &str, default: u64) -> anyhow::Result<u64> {
+    match std::env::var(name) {
+        Ok(text) => text.parse().with_context(|| format!("{name} is no number: {text}")),
+        Err(_) => Ok(default),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment() -> anyhow::Result<()> {
+    let (seed, seconds) = (setting("CHAOS_SEED", SEED)?, setting("CHAOS_SECONDS", SECONDS)?);
+    let length = Duration::from_secs(seconds);
+    let accounts = customers::accounts(length);
+    let steps = schedule::draw(seed, length);
+    println!("seed {seed}, {seconds} s, {} faults", steps.len());
+    let mut bank = Bank::start(&accounts).await?;
+    let customers = Customers::new(seed, &bank.links[&schedule::Link::CustomersToApi].address);
+    let sampler = Sampler::new(&bank, accounts.len())?;
+    let pool = bank.system.database.pool.clone();
+    let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
+
+    let started = Instant::now();
+    let run = async {
+        make_faults(&mut bank, &customers, &steps, started).await?;
+        stop.cancel();
+        bank.wait_ready().await?;
+        let healed = Instant::now();
+        let ended = wait_for_ends(&pool, &customers).await;
+        let ended_after = ended.then(|| healed.elapsed());
+        give_up.cancel();
+        // The processes of the bank go on: what is delivered late is delivered.
+        let _ = until("every event is published and notified", ENDS_WITHIN, || all_notified(&pool)).await;
+        anyhow::Ok((bank, ended_after))
+    };
+    let ((bank, ended_after), ()) = tokio::select! {
+        both = async { tokio::try_join!(run, customers.order_until(&stop, &give_up)) } => both?,
+        never = sampler.sample() => match never {},
+        never = print_progress(&customers, &steps, &sampler, started) => match never {},
+    };
+    let mut books = Books::compare(seed, &bank, &customers, accounts.len()).await?;
+    books.violations.extend(sampler.violations());
+    let report = Report {
+        steps: &steps,
+        books: &books,
+        samples: sampler.samples.load(Ordering::Relaxed),
+        exits: bank.exits,
+        ended_after,
+    };
+    report.print(&customers);
+    ensure!(report.is_sound(), "the bank failed under seed {seed}; its logs are in the folder of the tests");
+    if length >= REACHES_EVERYTHING {
+        let missed: Vec<_> =
+            books.reached.iter().filter(|(_, count)| **count == 0).map(|(name, _)| name).collect();
+        ensure!(missed.is_empty(), "the run did not reach: {missed:?}");
+    }
+    ensure!(report.samples > 0 && books.payments > 0, "nothing was tested");
+    Ok(())
+}
+
+/// Makes each fault at its time and heals it, in the order of the times, and supervises the processes meanwhile.
+async fn make_faults(
+    bank: &mut Bank,
+    customers: &Customers,
+    steps: &[Step],
+    started: Instant,
+) -> anyhow::Result<()> {
+    let mut healings: Vec<Step> = Vec::new();
+    let mut coming = steps.iter().copied().peekable();
+    loop {
+        healings.sort_by_key(|step| std::cmp::Reverse(step.healed_at));
+        let next_fault = coming.peek().map(|step| step.at);
+        let next_healing = healings.last().map(|step| step.healed_at);
+        let Some(next) = next_fault.into_iter().chain(next_healing).min() else { return Ok(()) };
+        while started.elapsed() < next {
+            bank.supervise().await?;
+            tokio::time::sleep(SUPERVISED_EVERY.min(next.saturating_sub(started.elapsed()))).await;
+        }
+        if next_healing.is_some_and(|healing| healing <= next) {
+            if let Some(step) = healings.pop() {
+                bank.heal(step.fault).await.with_context(|| format!("healing of {:?}", step.fault))?;
+            }
+        } else if let Some(step) = coming.next() {
+            let account = customers.ordered() / PAYMENTS_PER_ACCOUNT;
+            let accounts = [format!("PAYER-{account}")];
+            bank.inject(step.fault, &accounts).await.with_context(|| format!("{:?}", step.fault))?;
+            healings.push(step);
+        }
+    }
+}
+
+/// Whether every payment ended, or waits for operators, within [`ENDS_WITHIN`].
+async fn wait_for_ends(pool: &PgPool, customers: &Customers) -> bool {
+    until("every payment has ended", ENDS_WITHIN, || async {
+        let query = "SELECT count(*) FROM payments WHERE ended_at IS NULL AND state <> 'needs_operator'";
+        let open: i64 = sqlx::query_scalar(query).fetch_one(pool).await?;
+        let unanswered = customers.with_answers(|answers| answers.unanswered);
+        Ok((open == 0 && unanswered == 0).then_some(()))
+    })
+    .await
+    .is_ok()
+}
+
+async fn all_notified(pool: &PgPool) -> anyhow::Result<Option<()>> {
+    let query = "SELECT (SELECT count(*) FROM outbox) - (SELECT count(DISTINCT event_id) FROM notifications)";
+    let left: i64 = sqlx::query_scalar(query).fetch_one(pool).await?;
+    Ok((left == 0).then_some(()))
+}
+
+/// Samples the ledger while the faults happen.
+struct Sampler {
+    pool: PgPool,
+    opening_minor: i64,
+    samples: AtomicUsize,
+    violations: Mutex<Vec<String>>,
+}
+
+impl Sampler {
+    fn new(bank: &Bank, accounts: usize) -> anyhow::Result<Self> {
+        Ok(Self {
+            pool: bank.system.database.pool.clone(),
+            // The system's own account too.
+            opening_minor: OPENING_MINOR * i64::try_from(accounts + 1)?,
+            samples: AtomicUsize::new(0),
+            violations: Mutex::default(),
+        })
+    }
+
+    async fn sample(&self) -> std::convert::Infallible {
+        loop {
+            let sample = async {
+                auditor::check_conservation(&self.pool).await?;
+                auditor::check_total(&self.pool, self.opening_minor).await
+            };
+            match tokio::time::timeout(SAMPLE_WITHIN, sample).await {
+                Ok(Ok(())) => {
+                    self.samples.fetch_add(1, Ordering::Relaxed);
+                }
+                // The database is away: no sample.
+                Err(_) => {}
+                Ok(Err(error)) if error.is::<sqlx::Error>() => {}
+                Ok(Err(violation)) => self.note(format!("{violation:#}")),
+            }
+            tokio::time::sleep(SAMPLE_INTERVAL).await;
+        }
+    }
+
+    fn note(&self, violation: String) {
+        let mut violations = self.violations.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !violations.contains(&violation) {
+            violations.push(violation);
+        }
+    }
+
+    fn violations(&self) -> Vec<String> {
+        self.violations.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+}
+
+/// Prints a line every [`PROGRESS_EVERY`].
+async fn print_progress(
+    customers: &Customers,
+    steps: &[Step],
+    sampler: &Sampler,
+    started: Instant,
+) -> std::convert::Infallible {
+    loop {
+        tokio::time::sleep(PROGRESS_EVERY).await;
+        let elapsed = started.elapsed();
+        let faults = steps.iter().filter(|step| step.at <= elapsed).count();
+        let (accepted, unanswered) =
+            customers.with_answers(|answers| (answers.accepted.len(), answers.unanswered));
+        println!(
+            "[{:>4} s] {accepted} payments accepted, {unanswered} requests without an answer yet, {faults} faults, {} samples",
+            elapsed.as_secs(),
+            sampler.samples.load(Ordering::Relaxed)
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! What the chaos run prints: the faults by kind, what was reached, everything that is wrong, and one line of totals.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::books::Books;
+use crate::customers::Customers;
+use crate::schedule::Step;
+
+/// Items of a list that are printed.
+const PRINTED: usize = 20;
+
+/// The results of a run.
+pub(crate) struct Report<'a> {
+    pub(crate) steps: &'a [Step],
+    pub(crate) books: &'a Books,
+    /// Samples of the ledger without a violation.
+    pub(crate) samples: usize,
+    /// Processes that exited by themselves and were started again.
+    pub(crate) exits: usize,
+    /// How long the payments took to their ends once everything was healed; `None`: longer than they may.
+    pub(crate) ended_after: Option<Duration>,
+}
+
+impl Report<'_> {
+    /// Whether nothing is wrong.
+    pub(crate) fn is_sound(&self) -> bool {
+        let Books { lost, doubled, stuck, violations, .. } = self.books;
+        self.ended_after.is_some() && [lost, doubled, stuck, violations].into_iter().all(Vec::is_empty)
+    }
+
+    /// Prints everything; the last line has the totals.
+    pub(crate) fn print(&self, customers: &Customers) {
+        println!("\nfaults");
+        let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
+        for step in self.steps {
+            *kinds.entry(step.fault.kind()).or_default() += 1;
+        }
+        for (kind, count) in kinds {
+            println!("  {count:>6}  {kind}");
+        }
+        println!("  {:>6}  processes that exited by themselves, started again", self.exits);
+        customers.with_answers(|answers| {
+            println!("  {:>6}  requests of customers without an answer", answers.without_answer);
+            println!("  {:>6}  requests of customers refused for now", answers.refused_for_now);
+        });
+        println!("\nreached");
+        let Books { payments, lost, doubled, stuck, violations, reached } = self.books;
+        for (name, count) in reached {
+            println!("  {count:>6}  {name}");
+        }
+        match self.ended_after {
+            Some(after) => {
+                println!("\nevery payment had ended {} s after everything was healed", after.as_secs())
+            }
+            None => println!("\nsome payments had not ended a minute after everything was healed"),
+        }
+        for (name, items) in
+            [("lost", lost), ("doubled", doubled), ("stuck", stuck), ("violation", violations)]
+        {
+            for item in items.iter().take(PRINTED) {
+                println!("{name}: {item}");
+            }
+        }
+        println!(
+            "payments {payments} lost {} doubled {} stuck {} violations {} samples {}",
+            lost.len(),
+            doubled.len(),
+            stuck.len(),
+            violations.len(),
+            self.samples
+        );
+    }
+}
