@@ -4,6 +4,7 @@ mod cited_paths;
 mod cited_tests;
 mod crate_dependencies;
 mod replaced_words;
+mod seeded_bugs;
 mod word_pattern;
 
 use std::path::{Path, PathBuf};
