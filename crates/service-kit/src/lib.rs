@@ -7,6 +7,7 @@
 pub mod bounds;
 pub mod config;
 pub mod connection;
+mod error_chain;
 pub mod metrics;
 pub mod peers;
 pub mod problem;
@@ -16,3 +17,5 @@ pub mod serve;
 pub mod shutdown;
 pub mod task;
 pub mod telemetry;
+
+pub use error_chain::error_chain;

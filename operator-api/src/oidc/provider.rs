@@ -8,6 +8,7 @@ use link_kit::{Link, LinkFileError, PlaintextRefused, read_authorities};
 use reqwest::{Certificate, Client, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use service_kit::error_chain;
 use tokio::sync::Mutex;
 
 use crate::config::OidcOptions;
@@ -196,7 +197,7 @@ impl Provider {
     }
 
     async fn document<T: DeserializeOwned>(&self, url: &str) -> Result<T, String> {
-        let no_answer = |error: reqwest::Error| format!("{url} gave no answer: {}", causes(&error));
+        let no_answer = |error: reqwest::Error| format!("{url} gave no answer: {}", error_chain(&error));
         let mut response = self.http.get(url).send().await.map_err(no_answer)?;
         if !response.status().is_success() {
             return Err(format!("{url} answered {}", response.status()));
@@ -215,12 +216,6 @@ impl Provider {
 /// The link of a URL; `None` if it is no HTTP URL with a host.
 fn link(url: &Url) -> Option<Link> {
     Link::of_http(url.scheme(), url.host_str()?)
-}
-
-/// An error with its causes.
-fn causes(error: &dyn std::error::Error) -> String {
-    let sources = std::iter::successors(error.source(), |error| error.source());
-    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }
 
 #[cfg(test)]

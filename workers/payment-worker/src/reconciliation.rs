@@ -14,6 +14,7 @@ use std::time::Duration;
 use payment_protocol::drift::Tolerance;
 use reconciliation::{Reconciler, ReconciliationProgress, ReconciliationReport};
 use serde::{Deserialize, Serialize};
+use service_kit::error_chain;
 use temporalio_client::schedules::{
     CreateScheduleOptions, ScheduleAction, ScheduleError, ScheduleOverlapPolicy, ScheduleSpec,
 };
@@ -25,7 +26,7 @@ use temporalio_sdk::activities::{ActivityContext, ActivityError};
 use temporalio_sdk::{ActivityOptions, WorkflowContext, WorkflowResult};
 use workflow_api::TemporalOptions;
 
-use crate::activities::{error_chain, retryable};
+use crate::activities::retryable;
 use crate::config::PaymentWorkerOptions;
 
 /// Prefix of the id of the schedule with a window, and of its workflows' ids.

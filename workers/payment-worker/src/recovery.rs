@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use payment_ledger::LedgerError;
 use payment_ledger::steps::start::IdlePayment;
+use service_kit::error_chain;
 use temporalio_client::errors::WorkflowInteractionError;
 use temporalio_client::{UntypedWorkflow, WorkflowDescribeOptions, WorkflowExecutionStatus};
 use tokio::sync::Semaphore;
@@ -89,12 +90,12 @@ impl Starter<'_> {
     async fn claim_idle(&self, capacity: usize) -> Result<Result<Vec<IdlePayment>, String>, NamespaceError> {
         match namespace::require_recorded(&self.client, self.temporal, &self.ledger).await {
             Err(different @ NamespaceError::Different { .. }) => return Err(different),
-            Err(unavailable) => return Ok(Err(describe(&unavailable))),
+            Err(unavailable) => return Ok(Err(error_chain(&unavailable))),
             Ok(()) => {}
         }
         let limit = i64::try_from(capacity).unwrap_or(i64::MAX);
         let idle = self.ledger.claim_idle(limit, self.options.liveness_check_after_ms).await;
-        Ok(idle.map_err(|error| describe(&error)))
+        Ok(idle.map_err(|error| error_chain(&error)))
     }
 
     /// Starts a recovery workflow if the payment's workflow is closed or does not exist; returns whether it was so. An error means that
@@ -106,14 +107,14 @@ impl Starter<'_> {
             Liveness::Ended { settled } => {
                 let marked =
                     self.ledger.mark_ended_workflow(&idle.payment_id, &idle.workflow_id, settled).await;
-                marked.map_err(|error| describe(&error))?;
+                marked.map_err(|error| error_chain(&error))?;
             }
             Liveness::Lost => {}
         }
         let recovery = match self.ledger.resume(&idle.payment_id, &idle.workflow_id).await {
             Ok(Some(recovery)) => recovery,
             Ok(None) => return Ok(true),
-            Err(error @ LedgerError::Unavailable(_)) => return Err(describe(&error)),
+            Err(error @ LedgerError::Unavailable(_)) => return Err(error_chain(&error)),
             // Only this payment waits for its repair.
             Err(error) => {
                 tracing::error!(
@@ -137,7 +138,7 @@ impl Starter<'_> {
             0 => self.start_or_refuse(recovery).await,
             _ => self.start_and_record(recovery).await,
         };
-        started.map(|()| true).map_err(|error| describe(&error))
+        started.map(|()| true).map_err(|error| error_chain(&error))
     }
 
     async fn liveness(&self, workflow_id: &str) -> Liveness {
@@ -166,7 +167,7 @@ impl Starter<'_> {
             {
                 Ok(None)
             }
-            Ok(Err(error)) => Err(describe(&error)),
+            Ok(Err(error)) => Err(error_chain(&error)),
             Err(_) => Err("Temporal gave no answer within 5 s".to_owned()),
         }
     }
@@ -176,12 +177,6 @@ impl Starter<'_> {
 /// the payments need to go on, and make more of them idle. Where a workflow is lost, others are, and they are found as fast as can be.
 fn claim_limit(capacity: usize, found_lost: bool) -> usize {
     if found_lost { capacity } else { capacity.saturating_sub(LEFT_WITHOUT_LOSS) }
-}
-
-/// The error with its causes.
-fn describe(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 #[cfg(test)]

@@ -8,12 +8,13 @@ use payment_ledger::LedgerError;
 use payment_protocol::debit;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::port::DebitOutcome;
+use service_kit::error_chain;
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
 
 use super::ledger::LedgerActivities;
+use super::ledger_failure;
 use super::switch::SwitchActivities;
-use super::{error_chain, ledger_failure};
 use crate::adapters::debit::DebitAdapter;
 
 /// Dependencies of the debit.

@@ -17,11 +17,12 @@ use payment_protocol::port::{
     FenceOutcome, NeedsOperatorOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome,
 };
 use serde::{Deserialize, Serialize};
+use service_kit::error_chain;
 use service_kit::task::Trigger;
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
 
-use super::{error_chain, ledger_failure, retryable};
+use super::{ledger_failure, retryable};
 
 /// Input of release.
 #[derive(Debug, Serialize, Deserialize)]

@@ -13,6 +13,7 @@ pub mod switch;
 use std::time::Duration;
 
 use payment_ledger::LedgerError;
+use service_kit::error_chain;
 use temporalio_sdk::ApplicationFailure;
 use temporalio_sdk::activities::ActivityError;
 
@@ -57,15 +58,4 @@ pub(crate) fn failure_kind(error: &ActivityError) -> String {
         ActivityError::Cancelled { .. } => "cancelled".into(),
         _ => "no outcome".into(),
     }
-}
-
-/// An error and its sources, joined by colons.
-pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text = format!("{text}: {inner}");
-        source = inner.source();
-    }
-    text
 }

@@ -21,6 +21,7 @@ use payment_protocol::port::{CancelOutcome, RecallOutcome, SubmitOutcome, Submit
 use payment_protocol::recall::{self, RecallAttemptOutcome};
 use payment_protocol::submit::{self, SubmitAttemptOutcome};
 use serde::{Deserialize, Serialize};
+use service_kit::error_chain;
 use switch_client::SwitchClient;
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
@@ -28,7 +29,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::ledger::run_id;
 use super::local_submits::LocalSubmits;
-use super::{error_chain, ledger_failure, retryable};
+use super::{ledger_failure, retryable};
 use crate::adapters::{CancelAdapter, RecallAdapter, SubmitAdapter, SubmitAdapterError, SwitchSession};
 
 /// Interval of the heartbeats of an attempt that waits for the switch. The server answers each with whether the attempt is
