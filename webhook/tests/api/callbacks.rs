@@ -112,7 +112,7 @@ async fn r17_a_repeated_callback_is_stored_once_and_answered_200(pool: PgPool) {
     let body = body.to_string();
     let send = |secret| api.callback(NORTH, signed(secret, "evt_1", 0, body.clone()));
     let responses =
-        join_all((0..16).map(|n| send(if n % 2 == 0 { NORTH_SECRET } else { NORTH_SECRET_OLD }))).await;
+        join_all((0..100).map(|n| send(if n % 2 == 0 { NORTH_SECRET } else { NORTH_SECRET_OLD }))).await;
     assert!(
         responses.iter().all(|response| response.status == 200 && response.json == json!({"stored": true})),
         "{responses:?}"

@@ -107,7 +107,7 @@ async fn r23_a_callback_with_nul_characters_is_stored(pool: PgPool) {
     bank.audit().await;
 }
 
-/// R17: 32 concurrent copies of a callback: one row, one message, one final status.
+/// R17: 100 concurrent copies of a callback: one row, one message, one final status.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r17_concurrent_copies_of_a_callback_are_stored_once(
     options: PgPoolOptions,
@@ -117,14 +117,14 @@ async fn r17_concurrent_copies_of_a_callback_are_stored_once(
     for round in 0..5 {
         let p = bank.payment_at(Stage::Sent, &format!("round {round}")).await;
         let callback = success(&p, &event(&p, "s"));
-        let stored = join_all((0..32).map(|_| bank.ledger.store_callback(&callback))).await;
+        let stored = join_all((0..100).map(|_| bank.ledger.store_callback(&callback))).await;
         let new = stored
             .iter()
             .filter(|s| matches!(s.as_ref().unwrap(), StoreCallbackOutcome::New(Some(_))))
             .count();
         let duplicates =
             stored.iter().filter(|s| matches!(s.as_ref().unwrap(), StoreCallbackOutcome::Duplicate)).count();
-        assert_eq!((new, duplicates), (1, 31));
+        assert_eq!((new, duplicates), (1, 99));
         let messages = format!("SELECT count(*) FROM inbox WHERE payment_id = '{}'", p.id);
         assert_eq!(bank.number(&messages).await, 1);
         assert_eq!(bank.exceptions(&p).await, [""; 0]);
