@@ -4,22 +4,12 @@
 //! The requests are deterministic (`--generation-deterministic`) and bounded in number and time. `hooks.py` inserts existing ids,
 //! signs callbacks and adds the check for requests without a key; `schemathesis.toml` has the adjusted checks with reasons.
 
-use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
-
 use anyhow::{Context as _, ensure};
 use serde_json::json;
 use testkit::system::{API_KEY, SWITCH_SECRET, payment_request};
 use testkit::{System, SystemOptions};
-use tokio::process::Command;
 
-/// Longer than payments-api holds any request; a request may wait for the payment's end.
-const REQUEST_TIMEOUT_S: &str = "45";
-/// Requests per operation and phase, at most.
-const EXAMPLES_MAX: &str = "25";
-/// Time limit for a schemathesis run, which usually takes less than a minute.
-const WITHIN: Duration = Duration::from_secs(600);
+use crate::schemathesis;
 
 /// Whether requests have an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,15 +55,12 @@ async fn r24_hostile_requests_without_an_api_key_are_answered_401() -> anyhow::R
 
 /// Options of a system with a second switch, whose payments stay pending during the test.
 fn options() -> SystemOptions {
-    SystemOptions::default().with_other_switch(&[("sla_ms", json!(WITHIN.as_millis()))])
+    SystemOptions::default().with_other_switch(&[("sla_ms", json!(schemathesis::within().as_millis()))])
 }
 
 /// Runs schemathesis once. The system has a settled payment, a pending one that receives callbacks, and a pending one to be
 /// cancelled.
 async fn fuzz(system: &System, authentication: Authentication) -> anyhow::Result<()> {
-    let program = std::env::var_os("TEST_SCHEMATHESIS").context(
-        "TEST_SCHEMATHESIS is not set: run the tests by `./dev test`, which installs schemathesis",
-    )?;
     let settled = system.pay("1.00").await?;
     system.wait_for_state(&settled.payment_id, "settled").await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
@@ -87,44 +74,22 @@ async fn fuzz(system: &System, authentication: Authentication) -> anyhow::Result
     system.wait_for_state(&cancellable.payment_id, "submitted").await?;
     system.switch.set_default_behaviour(json!({})).await?;
 
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("http");
-    let mut command = Command::new(program);
+    let document = format!("{}/openapi.json", system.api.url());
+    let mut command = schemathesis::command(&document, "schemathesis.toml", "hooks.py")?;
     command
-        .args(["--config-file".as_ref(), folder.join("schemathesis.toml").as_os_str()])
-        .args(["run", &format!("{}/openapi.json", system.api.url())])
-        .args(["--checks", "all", "--workers", "1", "--max-examples", EXAMPLES_MAX])
-        .args(["--generation-deterministic", "--no-shrink", "--no-color"])
-        .args([
-            "--request-timeout",
-            REQUEST_TIMEOUT_S,
-            "--continue-on-failure",
-            "--suppress-health-check",
-            "all",
-        ])
-        .env("SCHEMATHESIS_HOOKS", folder.join("hooks.py"))
-        .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("HOSTILE_PAYMENTS", format!("{},{}", settled.payment_id, held.payment_id))
         .env("HOSTILE_CANCELLABLE", &cancellable.payment_id)
         .env("HOSTILE_ENDPOINT", &endpoint)
         .env("HOSTILE_EVENT", format!("{}:transfer_sent", settled.payment_id))
         .env("HOSTILE_REFERENCE", &held.reference)
         .env("HOSTILE_SWITCH_SECRET", SWITCH_SECRET)
-        .env("HOSTILE_KEYLESS", if authentication == Authentication::None { "1" } else { "" })
-        .current_dir(std::env::temp_dir())
-        .stdin(Stdio::null())
-        .kill_on_drop(true);
+        .env("HOSTILE_KEYLESS", if authentication == Authentication::None { "1" } else { "" });
     match authentication {
         Authentication::ApiKey => command.args(["--header", &format!("Authorization: Bearer {API_KEY}")]),
         // All answers are 401, so the stateful and fuzzing phases add nothing.
         Authentication::None => command.args(["--phases", "examples,coverage"]),
     };
-    let output = tokio::time::timeout(WITHIN, command.output())
-        .await
-        .with_context(|| format!("schemathesis did not end within {WITHIN:?}"))?
-        .context("schemathesis could not be started")?;
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "schemathesis failed: {}:\n{stdout}\n{stderr}", output.status);
+    schemathesis::run(command).await?;
     let status: String = sqlx::query_scalar("SELECT status FROM webhook_endpoints WHERE endpoint_id = $1")
         .bind(&endpoint)
         .fetch_one(&system.database.pool)

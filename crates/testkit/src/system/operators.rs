@@ -59,6 +59,16 @@ impl Operators {
         command
     }
 
+    /// The token of an operator's session.
+    ///
+    /// # Errors
+    /// If the operator has not logged in.
+    pub fn token(&self, name: &str) -> anyhow::Result<String> {
+        let session = std::fs::read_to_string(self.folder.join(format!("{name}.session")))?;
+        let session: serde_json::Value = serde_json::from_str(&session)?;
+        session["token"].as_str().map(str::to_owned).context("the session has no token")
+    }
+
     /// Runs `payctl` in an operator's session and returns its output.
     ///
     /// # Errors
