@@ -7,6 +7,7 @@ mod busy_switch;
 mod clocks;
 mod conservation;
 mod contradictory_callbacks;
+mod crash_points;
 mod customer_notifications;
 mod event_bank;
 mod event_delivery;

@@ -1,6 +1,7 @@
 //! Delivers an inbox message to the payment's workflow. The inbox row is authoritative: if this delivery fails, the
 //! background worker delivers the message.
 
+use crash_point::crash_point;
 use payment_protocol::inbox::InboxMessage;
 use trace_kit::{SpanKind, attribute, span};
 use workflow_api::InboxDeliveryOutcome;
@@ -18,6 +19,7 @@ pub(crate) async fn deliver_to_workflow(app: &App, message: &InboxMessage) {
         span.fail("not delivered; the background-worker delivers it later");
     }
     drop(span);
+    crash_point("after signalling a workflow");
     let outcome = match delivery {
         InboxDeliveryOutcome::Delivered | InboxDeliveryOutcome::Applied(_) => {
             match app.ledger.mark_delivered(message.inbox_id).await {

@@ -8,6 +8,7 @@ use std::error::Error;
 use std::future::Future;
 use std::time::Duration;
 
+use crash_point::crash_point;
 use postgres_kit::text::replace_nul;
 use postgres_kit::timeout::timed_out;
 use sqlx::{Connection as _, PgConnection, PgPool};
@@ -191,7 +192,9 @@ async fn consume_on(
             tx.rollback().await.map_err(unavailable)?;
             return Err(error);
         }
+        crash_point("before consuming events");
         tx.commit().await.map_err(unavailable)?;
+        crash_point("after consuming events");
         new.iter().for_each(|received| effect.committed(&received.event));
     }
     let outcome =

@@ -108,6 +108,11 @@ impl Process {
         self.environment.insert(name.to_owned(), value.to_owned());
     }
 
+    /// Removes an environment variable from the next start on.
+    pub fn remove_variable(&mut self, name: &str) {
+        self.environment.remove(name);
+    }
+
     /// Sends SIGKILL and waits until the process has exited.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! A callback is verified on its raw body and stored before its workflow is signalled; 200 means stored. The switch retries a
 //! callback after any other status, so a refusal loses nothing.
 
+use crash_point::crash_point;
 use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -137,12 +138,14 @@ async fn store_and_deliver(
     report: &Report,
     body: &[u8],
 ) -> Result<&'static str, ApiError> {
+    crash_point("before storing a callback");
     let stored = match report {
         Report::End(callback) => app.ledger.store_callback(callback).await?,
         Report::Return(report) => app.ledger.store_return(event_id, report, body).await?,
         Report::Posting(report) => app.ledger.store_posting(switch, event_id, report, body).await?,
         Report::Recall(report) => app.ledger.store_recall_answer(switch, event_id, report, body).await?,
     };
+    crash_point("after storing a callback");
     Ok(match stored {
         StoreCallbackOutcome::New(message) => {
             if let Some(message) = message {

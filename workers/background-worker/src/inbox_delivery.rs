@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
+use crash_point::crash_point;
 use futures::future::join_all;
 use monitoring::background_task::BackgroundTask;
 use payment_ledger::{Ledger, LedgerError};
@@ -96,6 +97,7 @@ async fn deliver_in_order(
             span.fail("not delivered");
         }
         drop(span);
+        crash_point("after delivering a message");
         let is_delivered = match &message.kind {
             InboxMessageKind::Decision(decision) => is_decision_closed(ledger, decision, &delivery).await?,
             _ => delivery == InboxDeliveryOutcome::Delivered,

@@ -24,6 +24,7 @@ mod adapters;
 mod attributes;
 mod bounded;
 pub mod config;
+mod crash_points;
 pub mod namespace;
 mod payment_port;
 pub mod process;

@@ -34,6 +34,7 @@ use crate::activities::switch::{SWITCH_HEARTBEAT_INTERVAL, SwitchActivities};
 use crate::activities::{cancel_queue, submit_queue};
 use crate::attributes;
 use crate::config::{Options, PaymentWorkerOptions};
+use crate::crash_points::ActivityCrashPoints;
 use crate::namespace;
 use crate::reconciliation::{self, ReconciliationActivities, ReconciliationWorkflow};
 use crate::sdk_metrics;
@@ -209,7 +210,7 @@ impl WorkerSet<'_> {
             .max_cached_workflows(self.options.cached_workflows)
             .graceful_shutdown_period(self.shutdown_timeout())
             .build();
-        self.trace_activities(&mut options);
+        self.surround_activities(&mut options);
         if self.traces.is_some() {
             options.workflow_interceptor(traces::workflow_spans());
         }
@@ -224,7 +225,11 @@ impl WorkerSet<'_> {
         }
     }
 
-    fn trace_activities(&self, options: &mut WorkerOptions) {
+    /// Adds what surrounds each activity.
+    fn surround_activities(&self, options: &mut WorkerOptions) {
+        if cfg!(debug_assertions) {
+            options.activity_inbound_interceptor(ActivityCrashPoints);
+        }
         if let Some(traces) = &self.traces {
             options.activity_inbound_interceptor(ActivitySpans(traces.clone()));
         }
@@ -243,7 +248,7 @@ impl WorkerSet<'_> {
                 .graceful_shutdown_period(shutdown_timeout)
                 .default_heartbeat_throttle_interval(SWITCH_HEARTBEAT_INTERVAL)
                 .build();
-            self.trace_activities(&mut options);
+            self.surround_activities(&mut options);
             workers.push(Worker::new(&self.runtime, self.client.clone(), options)?);
         }
         Ok(workers)

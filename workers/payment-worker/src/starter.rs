@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crash_point::crash_point;
 use payment_ledger::steps::start::{START_CHANNEL, StartablePayment};
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::cause::ReserveRefusal;
@@ -117,7 +118,10 @@ impl Starter<'_> {
     /// Starts the payment's workflow, and records an outcome that is known.
     pub(crate) async fn start_and_record(&self, startable: StartablePayment) -> Result<(), LedgerError> {
         let id = startable.payment.payment_id.clone();
-        match self.start(startable).await {
+        crash_point("before starting a workflow");
+        let started = self.start(startable).await;
+        crash_point("after starting a workflow");
+        match started {
             StartOutcome::Started => self.ledger.mark_started(&id).await,
             StartOutcome::Unknown => Ok(()),
             StartOutcome::Refused => self.ledger.record_start_rejection(&id).await,

@@ -17,6 +17,7 @@ mod rows;
 use std::pin::pin;
 use std::time::Duration;
 
+use crash_point::crash_point;
 use postgres_kit::wake_up::WakeUpListener;
 use sqlx::{PgConnection, PgPool};
 use tokio::time::Instant;
@@ -275,6 +276,7 @@ impl<P: Publisher> Relay<P> {
                 span.fail("not published");
             }
             drop(span);
+            crash_point("after publishing an event");
             let event_id = event.event_id;
             let outcome = match result {
                 Ok(Ok(())) => PublishOutcome::Published { position },

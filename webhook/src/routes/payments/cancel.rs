@@ -2,6 +2,7 @@
 //!
 //! 202 means that the request is stored, not that the payment will be cancelled: the switch decides.
 
+use crash_point::crash_point;
 use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
@@ -94,6 +95,7 @@ pub(crate) async fn cancel_payment(
     };
     let body = response_body(&id, claimed.claimed_at())?;
     let response = claimed.complete(StoredResponse::new(StatusCode::ACCEPTED.as_u16(), body)).await?;
+    crash_point("after storing a cancel");
     if let Some(message) = message {
         deliver_to_workflow(&app, &message).await;
     }

@@ -2,6 +2,7 @@
 //!
 //! An accepted payment is executed even if Temporal is unavailable now: payment workers start accepted payments from the table.
 
+use crash_point::crash_point;
 use openapi_kit::ProblemDocument;
 use std::sync::Arc;
 
@@ -76,7 +77,9 @@ pub(crate) async fn create_payment(
     };
     idempotent::record_key(&context);
     let acceptance = span(SpanKind::Internal, "accept payment").start();
+    crash_point("before accepting a payment");
     let outcome = acceptance.run(app.acceptances.execute(&context.scope(), &fingerprint, request)).await?;
+    crash_point("after accepting a payment");
     drop(acceptance);
     match outcome {
         RequestOutcome::Executed(_) => {

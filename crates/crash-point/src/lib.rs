@@ -1,0 +1,15 @@
+//! Points at which a test ends the process, as a crash at that very instant would: no destructor runs, and nothing is answered.
+//!
+//! A point stands where a crash divides what a process does: before an effect, and between an effect and its report. Only builds with
+//! debug assertions have points; in a release build the function does nothing.
+
+/// Environment variable with the name of the point at which the process ends.
+pub const VARIABLE: &str = "CRASH_POINT";
+
+/// Ends the process if [`VARIABLE`] names this point.
+#[inline]
+pub fn crash_point(name: &str) {
+    if cfg!(debug_assertions) && std::env::var_os(VARIABLE).is_some_and(|chosen| *chosen == *name) {
+        std::process::abort();
+    }
+}

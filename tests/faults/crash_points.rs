@@ -1,0 +1,308 @@
+//! R1: a process dies (abort, no destructor runs) at each boundary of a payment: before an effect, and between an effect and its report.
+//! The payment ends as if nothing had happened, and the books agree. `crash_point::crash_point` marks the boundaries; those of
+//! payment-worker's activities are all before and after each activity.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use futures::{StreamExt as _, stream};
+use serde_json::json;
+use temporalio_client::WorkflowTerminateOptions;
+use testkit::process::Process;
+use testkit::system::{AcceptedPayment, payment_request};
+use testkit::wait::until;
+use testkit::{System, SystemOptions};
+use uuid::Uuid;
+
+use crate::event_bank::EventBank;
+
+/// Time limit for a process to die at its point, and for a payment to reach its end.
+const WITHIN: Duration = Duration::from_secs(120);
+/// Banks that run at once: they wait for Temporal's timeouts most of the time.
+const CONCURRENT: usize = 4;
+/// Environment variable of the point.
+const VARIABLE: &str = crash_point::VARIABLE;
+
+/// The process that dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dies {
+    Worker,
+    Api,
+    BackgroundWorker,
+    Notifier,
+}
+
+/// What leads a payment to the point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// It settles.
+    Settles,
+    /// It settles at a bank whose database may lose commits: submit is an activity of its own.
+    SettlesInSteps,
+    /// It settles at a switch that takes one attempt: reserve is an activity of its own too.
+    SettlesAtMostOnce,
+    /// It settles at a switch without callbacks.
+    IsPolled,
+    /// The switch refuses the submit: it is cancelled there, and released.
+    IsRefused,
+    /// The account is frozen before the debit: the money is recalled.
+    IsRecalled,
+    /// The same, and the switch refuses the recall: operators are called.
+    NeedsOperator,
+    /// Its workflow is terminated: a recovery workflow carries it on.
+    IsTerminated,
+    /// The customer cancels it.
+    IsCancelled,
+    /// payments-api dies before it delivers the callback, so background-worker does.
+    IsDeliveredLate,
+}
+
+/// Every point with a path to it.
+const CASES: &[(Dies, &str, Course)] = &[
+    (Dies::Worker, "before starting a workflow", Course::Settles),
+    (Dies::Worker, "after starting a workflow", Course::Settles),
+    (Dies::Worker, "before reserve_and_submit", Course::Settles),
+    (Dies::Worker, "after reserve_and_submit", Course::Settles),
+    (Dies::Worker, "before reserve", Course::SettlesAtMostOnce),
+    (Dies::Worker, "after reserve", Course::SettlesAtMostOnce),
+    (Dies::Worker, "before submit", Course::SettlesInSteps),
+    (Dies::Worker, "after submit", Course::SettlesInSteps),
+    (Dies::Worker, "before debit", Course::Settles),
+    (Dies::Worker, "after debit", Course::Settles),
+    (Dies::Worker, "before poll", Course::IsPolled),
+    (Dies::Worker, "after poll", Course::IsPolled),
+    (Dies::Worker, "before cancel", Course::IsRefused),
+    (Dies::Worker, "after cancel", Course::IsRefused),
+    (Dies::Worker, "before release", Course::IsRefused),
+    (Dies::Worker, "after release", Course::IsRefused),
+    (Dies::Worker, "before recall", Course::IsRecalled),
+    (Dies::Worker, "after recall", Course::IsRecalled),
+    (Dies::Worker, "before needs_operator", Course::NeedsOperator),
+    (Dies::Worker, "after needs_operator", Course::NeedsOperator),
+    (Dies::Worker, "before fence_reserve", Course::IsTerminated),
+    (Dies::Worker, "after fence_reserve", Course::IsTerminated),
+    (Dies::Api, "before accepting a payment", Course::Settles),
+    (Dies::Api, "after accepting a payment", Course::Settles),
+    (Dies::Api, "before storing a callback", Course::Settles),
+    (Dies::Api, "after storing a callback", Course::Settles),
+    (Dies::Api, "after signalling a workflow", Course::Settles),
+    (Dies::Api, "after storing a cancel", Course::IsCancelled),
+    (Dies::BackgroundWorker, "after delivering a message", Course::IsDeliveredLate),
+    (Dies::BackgroundWorker, "after publishing an event", Course::Settles),
+    (Dies::Notifier, "before consuming events", Course::Settles),
+    (Dies::Notifier, "after consuming events", Course::Settles),
+];
+
+/// Activities without a case, and why.
+const NOT_COVERED: &[(&str, &str)] = &[
+    ("get_lock", "of a switch without references; not covered yet"),
+    ("release_lock", "of a switch without references; not covered yet"),
+    ("check_lock_holder", "of a switch without references; not covered yet"),
+    ("reject", "of a payment that its own workflow finds invalid; not covered yet"),
+    ("reconcile", "writes nothing"),
+    ("close_decision", "of a decision; not covered yet"),
+    ("apply_decision", "of a decision; not covered yet"),
+    ("alert", "records an alert, and moves nothing"),
+    ("run_reconciliation", "no step of a payment; another worker continues it"),
+];
+
+impl Course {
+    fn options(self) -> SystemOptions {
+        let options = SystemOptions {
+            sandbox_amounts: true,
+            settle_after_ms: if self.freezes() { 3_000 } else { 50 },
+            commits_may_be_lost: self == Self::SettlesInSteps,
+            ..SystemOptions::default()
+        };
+        // A dead worker's tasks come back after ten seconds and more: no time of the payment may be over by then.
+        let options = options
+            .with_profile("sla_ms", 300_000)
+            .with_profile("submit_budget_ms", 120_000)
+            .with_profile("submit_deadline_ms", 150_000);
+        match self {
+            Self::IsPolled => options.with_profile("has_callback", false),
+            Self::SettlesAtMostOnce => SystemOptions {
+                shape: json!({"dedup": false, "query": false}),
+                ..options
+                    .with_profile("strategy", "at_most_once")
+                    .with_profile("deduplicates", false)
+                    .with_profile("has_query", false)
+            },
+            _ => options,
+        }
+    }
+
+    fn freezes(self) -> bool {
+        matches!(self, Self::IsRecalled | Self::NeedsOperator)
+    }
+
+    fn amount(self) -> &'static str {
+        match self {
+            Self::IsRefused => "90.06",
+            Self::NeedsOperator => "90.16",
+            // Never settles by itself; can be cancelled.
+            Self::IsTerminated | Self::IsCancelled => "90.04",
+            _ => "5.00",
+        }
+    }
+
+    fn end(self) -> &'static str {
+        match self {
+            Self::IsRefused | Self::IsRecalled | Self::IsTerminated => "failed",
+            Self::NeedsOperator => "needs_operator",
+            Self::IsCancelled => "cancelled",
+            _ => "settled",
+        }
+    }
+}
+
+fn process(bank: &mut EventBank, dies: Dies) -> &mut Process {
+    match dies {
+        Dies::Worker => &mut bank.system.worker,
+        Dies::Api => &mut bank.system.api,
+        Dies::BackgroundWorker => &mut bank.system.background_worker,
+        Dies::Notifier => &mut bank.notifier,
+    }
+}
+
+/// Orders the payment under this key until it is accepted, whatever happens to payments-api.
+async fn order(system: &System, key: &str, amount: &str) -> anyhow::Result<AcceptedPayment> {
+    let body = payment_request(amount);
+    until("the payment is accepted", WITHIN, || async {
+        let response = system.post_payment(key, &body).await;
+        let Some(response) = response.ok().filter(|response| response.status().is_success()) else {
+            return Ok(None);
+        };
+        let accepted: serde_json::Value = response.json().await?;
+        let text = |field: &str| accepted[field].as_str().map(str::to_owned).context("a field is missing");
+        Ok(Some(AcceptedPayment {
+            payment_id: text("payment_id")?,
+            reference: format!("{}:submit", text("transaction_id")?),
+            key: key.to_owned(),
+        }))
+    })
+    .await
+}
+
+/// Starts a process that dies at the point, and starts it again once it has died there.
+async fn die(process: &mut Process, point: &str) -> anyhow::Result<()> {
+    until(&format!("{} dies {point}", process.name()), WITHIN, || {
+        let exited = process.has_exited();
+        async move { Ok(exited?.then_some(())) }
+    })
+    .await
+    .with_context(|| process.log_tail())?;
+    process.remove_variable(VARIABLE);
+    process.restart().await
+}
+
+async fn run(dies: Dies, point: &str, path: Course) -> anyhow::Result<()> {
+    let mut bank = EventBank::start_with("crash", path.options()).await?;
+    let doomed = process(&mut bank, dies);
+    doomed.kill().await?;
+    doomed.set_variable(VARIABLE, point);
+    doomed.restart().await?;
+    if path == Course::IsDeliveredLate {
+        bank.system.api.kill().await?;
+        bank.system.api.set_variable(VARIABLE, "after storing a callback");
+        bank.system.api.restart().await?;
+    }
+
+    let key = Uuid::new_v4().to_string();
+    // payments-api may die with the request in hand: the customer repeats it.
+    let payment = if dies == Dies::Api && point.ends_with("accepting a payment") {
+        let refused = bank.system.post_payment(&key, &payment_request(path.amount())).await;
+        ensure!(refused.is_err(), "payments-api answered: {refused:?}");
+        die(process(&mut bank, dies), point).await?;
+        order(&bank.system, &key, path.amount()).await?
+    } else {
+        order(&bank.system, &key, path.amount()).await?
+    };
+    let id = &payment.payment_id;
+    if path.freezes() || matches!(path, Course::IsTerminated | Course::IsCancelled) {
+        bank.system.wait_for_state(id, "submitted").await?;
+    }
+    if path.freezes() {
+        bank.system.set_account_status(testkit::system::ALICE, "frozen").await?;
+    }
+    match path {
+        Course::IsTerminated => {
+            let workflow = bank.system.workflow(id).await?;
+            workflow.terminate(WorkflowTerminateOptions::default()).await?;
+        }
+        // payments-api may die before it answers.
+        Course::IsCancelled => drop(bank.system.cancel(id).await),
+        Course::IsDeliveredLate => die(&mut bank.system.api, "after storing a callback").await?,
+        _ => {}
+    }
+    if !point.ends_with("accepting a payment") {
+        die(process(&mut bank, dies), point).await?;
+    }
+    bank.system.wait_for_state(id, path.end()).await?;
+    let audit = bank.system.audit().await?;
+    ensure!(audit.debited == usize::from(path.end() == "settled"), "{audit:?}");
+    if path.end() == "settled" {
+        bank.wait_for_notifications(std::slice::from_ref(id)).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn r1_a_process_that_dies_at_any_boundary_leaves_one_effect() -> anyhow::Result<()> {
+    let _alone = crate::ALONE.lock().await;
+    let failed: Vec<String> = stream::iter(CASES)
+        .map(|(dies, point, path)| async move {
+            let outcome = run(*dies, point, *path).await;
+            outcome.err().map(|error| format!("{dies:?} {point}: {error:#}"))
+        })
+        .buffer_unordered(CONCURRENT)
+        .filter_map(std::future::ready)
+        .collect()
+        .await;
+    ensure!(failed.is_empty(), "{}", failed.join("\n\n"));
+    Ok(())
+}
+
+/// Every Rust source of the processes and of what they are made of.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sources(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The texts between `begin` and the next quotation mark.
+fn quoted<'a>(text: &'a str, begin: &str) -> Vec<&'a str> {
+    text.split(begin).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
+
+#[test]
+fn r1_every_crash_point_has_a_case() -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = Vec::new();
+    for folder in
+        ["crates/outbox/src", "crates/outbound-webhooks/src", "webhook/src", "workers", "operator-api/src"]
+    {
+        sources(&root.join(folder), &mut files)?;
+    }
+    let mut points = BTreeSet::new();
+    for file in files {
+        let text = std::fs::read_to_string(file)?;
+        points.extend(quoted(&text, "crash_point(\"").into_iter().map(str::to_owned));
+        for activity in quoted(&text, "#[activity(name = \"") {
+            if NOT_COVERED.iter().all(|(not_covered, _)| *not_covered != activity) {
+                points.extend([format!("before {activity}"), format!("after {activity}")]);
+            }
+        }
+    }
+    let cases: BTreeSet<String> = CASES.iter().map(|(_, point, _)| (*point).to_owned()).collect();
+    assert_eq!(points, cases);
+    Ok(())
+}
