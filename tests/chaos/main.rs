@@ -19,6 +19,7 @@ mod customers;
 mod report;
 mod schedule;
 
+use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -75,9 +76,14 @@ async fn r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment() -> anyhow:
 
     let started = Instant::now();
     let run = async {
-        make_faults(&mut bank, &customers, &steps, started).await?;
-        stop.cancel();
-        bank.wait_ready().await?;
+        let prepared = async {
+            make_faults(&mut bank, &customers, &steps, started).await?;
+            stop.cancel();
+            bank.wait_ready().await
+        };
+        if let Err(error) = prepared.await {
+            return Err(error.context(format!("the database is kept in {}", bank.cluster.keep().display())));
+        }
         let healed = Instant::now();
         let ended = wait_for_ends(&pool, &customers).await;
         let ended_after = ended.then(|| healed.elapsed());
@@ -86,7 +92,7 @@ async fn r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment() -> anyhow:
         let _ = until("every event is published and notified", ENDS_WITHIN, || all_notified(&pool)).await;
         anyhow::Ok((bank, ended_after))
     };
-    let ((bank, ended_after), ()) = tokio::select! {
+    let ((mut bank, ended_after), ()) = tokio::select! {
         both = async { tokio::try_join!(run, customers.order_until(&stop, &give_up)) } => both?,
         never = sampler.sample() => match never {},
         never = print_progress(&customers, &steps, &sampler, started) => match never {},
@@ -101,13 +107,22 @@ async fn r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment() -> anyhow:
         ended_after,
     };
     report.print(&customers);
-    ensure!(report.is_sound(), "the bank failed under seed {seed}; its logs are in the folder of the tests");
+    let is_sound = report.is_sound();
+    let samples = report.samples;
+    if !is_sound {
+        println!("the database is kept in {}", bank.cluster.keep().display());
+    }
+    ensure!(
+        is_sound,
+        "the bank failed under seed {seed}; its logs are in {}",
+        bank.system.folder().display()
+    );
     if length >= REACHES_EVERYTHING {
         let missed: Vec<_> =
             books.reached.iter().filter(|(_, count)| **count == 0).map(|(name, _)| name).collect();
         ensure!(missed.is_empty(), "the run did not reach: {missed:?}");
     }
-    ensure!(report.samples > 0 && books.payments > 0, "nothing was tested");
+    ensure!(samples > 0 && books.payments > 0, "nothing was tested");
     Ok(())
 }
 
@@ -118,6 +133,7 @@ async fn make_faults(
     steps: &[Step],
     started: Instant,
 ) -> anyhow::Result<()> {
+    let mut log = std::fs::File::create(bank.system.folder().join("faults.log"))?;
     let mut healings: Vec<Step> = Vec::new();
     let mut coming = steps.iter().copied().peekable();
     loop {
@@ -131,11 +147,13 @@ async fn make_faults(
         }
         if next_healing.is_some_and(|healing| healing <= next) {
             if let Some(step) = healings.pop() {
+                writeln!(log, "{:8.3} s healed {:?}", started.elapsed().as_secs_f64(), step.fault)?;
                 bank.heal(step.fault).await.with_context(|| format!("healing of {:?}", step.fault))?;
             }
         } else if let Some(step) = coming.next() {
             let account = customers.ordered() / PAYMENTS_PER_ACCOUNT;
             let accounts = [format!("PAYER-{account}")];
+            writeln!(log, "{:8.3} s {:?}", started.elapsed().as_secs_f64(), step.fault)?;
             bank.inject(step.fault, &accounts).await.with_context(|| format!("{:?}", step.fault))?;
             healings.push(step);
         }

@@ -21,6 +21,8 @@ use crate::wait::until;
 
 /// Time limit for the server to start or to stop.
 const WITHIN: Duration = Duration::from_secs(60);
+/// Time for an immediate shutdown. PostgreSQL kills its own processes after five seconds.
+const STOPS_WITHIN: Duration = Duration::from_secs(20);
 /// Name of the file with a server's private key.
 const KEY: &str = "server.key";
 
@@ -36,6 +38,8 @@ pub struct Cluster {
     server: Child,
     /// Starts the server.
     start: Command,
+    /// Whether the folder outlives the value.
+    is_kept: bool,
     _port: ReservedPort,
 }
 
@@ -141,23 +145,55 @@ impl Cluster {
         let mode = if certified.is_some() { "?sslmode=require" } else { "" };
         let address = format!("127.0.0.1:{}", port.number());
         let url = format!("postgres://payments@{address}/postgres{mode}");
-        let cluster = Self { url, folder, address, server: server.spawn()?, start: server, _port: port };
+        let cluster = Self {
+            url,
+            folder,
+            address,
+            server: server.spawn()?,
+            start: server,
+            is_kept: false,
+            _port: port,
+        };
         cluster.wait_ready().await?;
         Ok(cluster)
     }
 
     /// Stops the server at once, in the middle of its transactions: PostgreSQL's immediate shutdown. The next start recovers from
-    /// the write-ahead log.
+    /// the write-ahead log. A server that does not end is killed with its processes, as an operator would.
     ///
     /// # Errors
-    /// If the server does not end in time.
+    /// If it does not end even then; the error has its processes and its log.
     pub async fn stop_immediately(&mut self) -> anyhow::Result<()> {
         self.quit();
-        until("PostgreSQL has stopped", WITHIN, || {
+        if self.wait_ended(STOPS_WITHIN).await.is_ok() {
+            return Ok(());
+        }
+        let stuck = processes_of(self.server.id());
+        let postmaster = i32::try_from(self.server.id()).ok();
+        for pid in stuck.iter().filter_map(|(pid, _)| pid.parse().ok()).chain(postmaster) {
+            self.kill_session(pid);
+        }
+        println!("PostgreSQL did not stop within {STOPS_WITHIN:?}, and was killed: {stuck:?}");
+        self.wait_ended(WITHIN).await.with_context(|| {
+            format!(
+                "{stuck:?}\n{}",
+                std::fs::read_to_string(self.folder.join("server.log")).unwrap_or_default()
+            )
+        })
+    }
+
+    async fn wait_ended(&mut self, within: Duration) -> anyhow::Result<()> {
+        until("PostgreSQL has stopped", within, || {
             let ended = self.server.try_wait();
             async move { Ok(ended?.map(|_| ())) }
         })
         .await
+    }
+
+    /// Keeps the folder with the data and the log when the server ends, so that a failure can be examined.
+    pub fn keep(&mut self) -> &Path {
+        self.is_kept = true;
+        &self.folder
     }
 
     /// Starts a stopped server again, without waiting until it answers.
@@ -220,8 +256,26 @@ impl Drop for Cluster {
         while matches!(self.server.try_wait(), Ok(None)) && started.elapsed() < WITHIN {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let _ = std::fs::remove_dir_all(&self.folder);
+        if !self.is_kept {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
     }
+}
+
+/// The processes of a server, by id, with the name and state that the operating system shows; Linux only.
+fn processes_of(postmaster: u32) -> Vec<(String, String)> {
+    let parent = format!(" {postmaster} ");
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            // `pid (name) state ppid ...`
+            let (name, rest) = stat.split_once(") ")?;
+            let (state, rest) = rest.split_once(' ')?;
+            let is_child = format!(" {rest}").starts_with(&parent);
+            is_child.then(|| (entry.file_name().to_string_lossy().into_owned(), format!("{name}) {state}")))
+        })
+        .collect()
 }
 
 /// Writes a server's certificate and key, where PostgreSQL expects them in its data folder.

@@ -235,6 +235,12 @@ impl System {
         command
     }
 
+    /// The folder with the logs and the configuration of the processes.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The client of the API key. It is unique to this system: payment ids are derived from it, and all systems share one
     /// Temporal.
     #[must_use]
