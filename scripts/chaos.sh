@@ -25,7 +25,7 @@ chaos() {
   log_step "chaos for $minutes min with seed $seed; the report is kept in $output"
   # shellcheck disable=SC2016 # expanded by the inner shell
   CHAOS_SECONDS=$((minutes * 60)) CHAOS_SEED=$seed run_in_foreground bash -c 'set -o pipefail; output=$1; shift; "$@" | tee "$output"' tee "$output" \
-    cargo test --quiet -p system-tests --test chaos -- --nocapture --exact r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment || code=$?
+    cargo test --quiet --workspace --test chaos -- --nocapture --exact r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment || code=$?
   grep '^payments [0-9]' "$output" || fail "the run ended without a result; its output is in $output"
   return "$code"
 }

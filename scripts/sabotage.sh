@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # `./dev sabotage`: puts each bug of tests/seeded into a copy of the code, one at a time, and runs the tests that its file names: each
-# must fail. The protocol has bugs of its own (crates/payment-explorer/seeded), which `./dev test` runs.
+# must pass without the bug and fail with it. The protocol has bugs of its own (crates/payment-explorer/seeded), which `./dev test` runs.
 
 sabotage() {
-  local names=("$@") name patch tree caught=0 missed=() url
+  local names=("$@") name patch tree caught=0 missed=() url line
   [ $# -gt 0 ] || for patch in tests/seeded/*.patch; do
     name=${patch##*/}
     names+=("${name%.patch}")
@@ -22,6 +22,14 @@ sabotage() {
   tree=$dev_dir/sabotage/tree
   export CARGO_TARGET_DIR=$dev_dir/sabotage/target CARGO_INCREMENTAL=0
   copy_tree "$tree"
+  log_step "building the tests; the first time takes some ten minutes"
+  (cd "$tree" && cargo build --workspace --bins --tests) >"$log_dir/build.log" 2>&1 || fail_with_log build "the tests do not build"
+  log_step "the tests without the bugs"
+  sort -u <(for name in "${names[@]}"; do grep -h '^Caught by: ' "tests/seeded/$name.patch"; done) >"$log_dir/tests.txt"
+  while IFS= read -r line <&3; do
+    run_named_test "$tree" "$line" >"$log_dir/sound.log" 2>&1 || fail_with_log sound "a test does not pass without a bug: $line"
+    require_one_test "$log_dir/sound.log" "$line"
+  done 3<"$log_dir/tests.txt"
   for name in "${names[@]}"; do
     patch=$root/tests/seeded/$name.patch
     apply_bug "$tree" "$patch" || fail "$name does not apply; the code has changed, so write the bug again"
@@ -59,40 +67,41 @@ apply_bug() {
 
 # is_caught TREE NAME PATCH: whether each test that the patch names fails.
 is_caught() {
-  local tree=$1 name=$2 patch=$3 line words log started_s=$SECONDS
-  while IFS= read -r line; do
-    # Variables, then the arguments of cargo test, the last of which is the test.
-    read -r -a words <<<"${line#Caught by: }"
-    log=$log_dir/sabotage-$name.txt
-    if ! run_named_test "$tree" "${words[@]}" >"$log" 2>&1; then
-      grep -q '^test result: FAILED' "$log" || fail "$name does not compile, or its test does not start; see $log"
-      log_step "caught $name: ${words[${#words[@]} - 1]} failed ($((SECONDS - started_s)) s)"
-    else
-      grep -q '^test result: ok. [1-9]' "$log" || fail "$name names a test that does not exist; see $log"
-      log_step "MISSED $name: ${words[${#words[@]} - 1]} passed; see $log"
+  local tree=$1 name=$2 patch=$3 line log=$log_dir/$2.txt started_s=$SECONDS
+  while IFS= read -r line <&3; do
+    if run_named_test "$tree" "$line" >"$log" 2>&1; then
+      log_step "MISSED $name: ${line##* } passed; see $log"
       return 1
     fi
-  done < <(grep '^Caught by: ' "$patch")
+    grep -q '^test result: FAILED' "$log" || fail "$name does not compile, or its test does not start; see $log"
+    log_step "caught $name: ${line##* } failed ($((SECONDS - started_s)) s)"
+  done 3< <(grep '^Caught by: ' "$patch")
 }
 
-# run_named_test TREE [VARIABLE=VALUE]... CARGO_ARGUMENT.. TEST
+# require_one_test LOG LINE: fails unless a test ran.
+require_one_test() {
+  grep -q '^test result: ok. [1-9]' "$1" || fail "there is no such test: $2"
+}
+
+# run_named_test TREE LINE: runs what a line "Caught by: [VARIABLE=VALUE]... --test TARGET|--lib TEST" says. Always of the whole workspace:
+# with one package alone, cargo would give the libraries other features and compile them again.
 run_named_test() {
-  local tree=$1 last
-  shift
+  local words
+  read -r -a words <<<"${2#Caught by: }"
+  set -- "$1" "${words[@]}"
   (
-    cd "$tree"
+    cd "$1"
+    shift
     while [[ $1 == *=* ]]; do
       export "${1?}"
       shift
     done
-    # Tests of the whole system run the programs.
-    [[ " $* " != *" system-tests "* ]] || cargo build --workspace --bins
-    last=${!#}
-    set -- "${@:1:$#-1}"
-    # Statements may have changed, and the query data with them.
-    if [[ " $* " == *" payment-ledger "* || " $* " == *" idempotency "* || " $* " == *" outbox "* ]]; then
-      export SQLX_OFFLINE=false DATABASE_URL=${DATABASE_URL%/postgres}/payments
-    fi
-    cargo test "$@" -- "$last"
+    case " $* " in
+      # It runs the programs.
+      *" --test chaos "*) cargo build --workspace --bins ;;
+      # Its statements may have changed, and the query data with them.
+      *" --test ledger "*) export SQLX_OFFLINE=false DATABASE_URL=${DATABASE_URL%/postgres}/payments ;;
+    esac
+    cargo test --workspace "${@:1:$#-1}" -- "${!#}"
   )
 }

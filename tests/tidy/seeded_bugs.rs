@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::{root, tracked_files};
 
-/// The line of a bug that names a test: `Caught by: `, variables and arguments of `cargo test`, the test last.
+/// The line of a bug that names a test: `Caught by: `, variables and the target of `cargo test`, the test last.
 const CAUGHT_BY: &str = "Caught by: ";
 
 #[test]
