@@ -39,6 +39,9 @@ ALTER ROLE background_worker_login SET role = background_worker;
 ALTER ROLE notifier_login SET role = notifier;
 ALTER ROLE operator_api_login SET role = operator_api;
 ALTER ROLE payctl_login SET role = payctl;
+-- Of people: many, and some leave a session open.
+ALTER ROLE payctl_login CONNECTION LIMIT 20;
+ALTER ROLE payctl_login SET idle_in_transaction_session_timeout = '1min';
 CREATE ROLE mock_switch LOGIN PASSWORD :'switch';
 CREATE ROLE mock_switch_sepa LOGIN PASSWORD :'sepa';
 CREATE ROLE temporal LOGIN PASSWORD :'temporal';

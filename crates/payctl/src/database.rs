@@ -74,19 +74,22 @@ impl DatabaseArgs {
     }
 }
 
-/// Puts what to do before an error that says that the login has no right to what a command does (SQLSTATE 42501). Nothing was changed.
+/// Puts what to do before an error that says that the login has no right to a statement (SQLSTATE 42501). Another refusal with that
+/// code, such as that of a migration that needs a role, says itself what to do.
 pub(crate) fn explain_missing_right(error: anyhow::Error) -> anyhow::Error {
     let is_missing = error.chain().any(|cause| {
         let refused = cause.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
-        refused.and_then(|refused| refused.code()).is_some_and(|code| code == "42501")
+        refused.is_some_and(|refused| {
+            refused.code().is_some_and(|code| code == "42501")
+                && refused.message().starts_with("permission denied")
+        })
     });
     if !is_missing {
         return error;
     }
-    anyhow::anyhow!(
-        "the login of --database-url (PAYMENTS_DATABASE__URL) has no right to this, and nothing was changed; use the login of the \
-         database's owner: {:#}",
-        error.root_cause()
+    error.context(
+        "the login of --database-url (PAYMENTS_DATABASE__URL) has no right to a statement of this command, which was refused; use the \
+         login of the database's owner",
     )
 }
 

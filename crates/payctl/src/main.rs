@@ -1,7 +1,8 @@
 //! `payctl`: the command line of operators and developers.
 //!
-//! `migrate`, `demo`, `operators`, `ledger`, `webhooks`, `audit` and `temporal-namespace` open the database as its owner; `decide`, `accounts`, `limits`,
-//! `kill-switch`, `keys` and `changes` act at operator-api in the session of `login`; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `restore-check`, `show`, `worker`, `switch` and `codec-server` use the service's
+//! `ledger`, `webhooks` and `audit` read the database with a login that changes nothing; `migrate`, `demo`, `trigger`, `reconcile`,
+//! `restore-check` and `operators` with `--as-owner` or `reset-password` need its owner's; `decide`, `accounts`, `limits`,
+//! `kill-switch`, `keys`, `temporal-namespace` and `changes` act at operator-api in the session of `login`; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `restore-check`, `show`, `worker`, `switch` and `codec-server` use the service's
 //! configuration; `pay` and `listen` call the HTTP API as a customer; `trigger`
 //! does both and kills workers of this machine. Results go to stdout, remarks and errors to stderr. The
 //! command line starts no process, and moves money only through the ledger's deposits and operator decisions and
