@@ -19,9 +19,9 @@ pub(crate) async fn deliver_to_workflow(app: &App, message: &InboxMessage) {
         span.fail("not delivered; the background-worker delivers it later");
     }
     drop(span);
-    crash_point("after signalling a workflow");
     let outcome = match delivery {
         InboxDeliveryOutcome::Delivered | InboxDeliveryOutcome::Applied(_) => {
+            crash_point("after signalling a workflow");
             match app.ledger.mark_delivered(message.inbox_id).await {
                 Ok(()) => "delivered",
                 Err(error) => {

@@ -10,6 +10,7 @@ pub const VARIABLE: &str = "CRASH_POINT";
 #[inline]
 pub fn crash_point(name: &str) {
     if cfg!(debug_assertions) && std::env::var_os(VARIABLE).is_some_and(|chosen| *chosen == *name) {
+        eprintln!("crash point: {name}");
         std::process::abort();
     }
 }

@@ -97,12 +97,12 @@ async fn deliver_in_order(
             span.fail("not delivered");
         }
         drop(span);
-        crash_point("after delivering a message");
         let is_delivered = match &message.kind {
             InboxMessageKind::Decision(decision) => is_decision_closed(ledger, decision, &delivery).await?,
             _ => delivery == InboxDeliveryOutcome::Delivered,
         };
         if is_delivered {
+            crash_point("after delivering a message");
             delivered.push(message.inbox_id);
             tracing::info!(payment.id = %message.payment_id, inbox.id = message.inbox_id, ?delivery, "the background task inbox_delivery finished an inbox message");
         } else {

@@ -18,7 +18,9 @@ impl ActivityInboundInterceptor for ActivityCrashPoints {
         Box::pin(async move {
             crash_point(&format!("before {name}"));
             let result = next.run(input).await;
-            crash_point(&format!("after {name}"));
+            if result.is_ok() {
+                crash_point(&format!("after {name}"));
+            }
             result
         })
     }

@@ -119,10 +119,11 @@ impl Starter<'_> {
     pub(crate) async fn start_and_record(&self, startable: StartablePayment) -> Result<(), LedgerError> {
         let id = startable.payment.payment_id.clone();
         crash_point("before starting a workflow");
-        let started = self.start(startable).await;
-        crash_point("after starting a workflow");
-        match started {
-            StartOutcome::Started => self.ledger.mark_started(&id).await,
+        match self.start(startable).await {
+            StartOutcome::Started => {
+                crash_point("after starting a workflow");
+                self.ledger.mark_started(&id).await
+            }
             StartOutcome::Unknown => Ok(()),
             StartOutcome::Refused => self.ledger.record_start_rejection(&id).await,
         }

@@ -276,7 +276,6 @@ impl<P: Publisher> Relay<P> {
                 span.fail("not published");
             }
             drop(span);
-            crash_point("after publishing an event");
             let event_id = event.event_id;
             let outcome = match result {
                 Ok(Ok(())) => PublishOutcome::Published { position },
@@ -292,6 +291,9 @@ impl<P: Publisher> Relay<P> {
                 }
             };
             let is_published = matches!(outcome, PublishOutcome::Published { .. });
+            if is_published {
+                crash_point("after publishing an event");
+            }
             outcomes.push(outcome);
             if !is_published {
                 break;
