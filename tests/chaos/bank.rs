@@ -1,9 +1,9 @@
 //! The bank under test: every process and server of its own, and a proxy on each link.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::ensure;
 use temporalio_client::WorkflowTerminateOptions;
 use testkit::cluster::Cluster;
 use testkit::environment::TestEnvironment;
@@ -18,6 +18,10 @@ use crate::schedule::{Fault, LINKS, Link, PROGRAMS, Program};
 /// SLA of the switch in milliseconds: as long as the slowest sandbox transfers take to settle, so that both happen at once.
 const SLA_MS: u64 = 10_000;
 
+/// Time limit for the processes to become ready after the faults.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// Pause between two looks of the supervisor.
+pub(crate) const SUPERVISED_EVERY: Duration = Duration::from_millis(250);
 /// Time limit for a statement of an operator, while the database may be away.
 const STATEMENT_WITHIN: Duration = Duration::from_secs(1);
 
@@ -36,6 +40,8 @@ pub(crate) struct Bank {
     frozen: Vec<String>,
     /// Accounts that operators are to unfreeze, once the database answers.
     to_unfreeze: Vec<String>,
+    /// The workflows that operators terminated.
+    pub(crate) terminated: BTreeSet<String>,
     /// How often the supervisor started a process that had exited by itself.
     pub(crate) exits: usize,
 }
@@ -107,6 +113,7 @@ impl Bank {
             down: Vec::new(),
             frozen: Vec::new(),
             to_unfreeze: Vec::new(),
+            terminated: BTreeSet::new(),
             exits: 0,
         })
     }
@@ -126,31 +133,36 @@ impl Bank {
         &self.links[&link]
     }
 
-    /// Makes a fault happen; `accounts` are those of the customers who pay now.
+    /// Makes a fault happen; `accounts` are those of the customers who pay now. Returns whether it happened: a process may have exited
+    /// by itself, and what takes a statement needs a database that answers.
     ///
     /// # Errors
     /// If the fault cannot be made to happen.
-    pub(crate) async fn inject(&mut self, fault: Fault, accounts: &[String]) -> anyhow::Result<()> {
+    pub(crate) async fn inject(&mut self, fault: Fault, accounts: &[String]) -> anyhow::Result<bool> {
+        let mut happened = true;
         match fault {
             // One that has exited by itself is started with the end of the fault.
             Fault::Kill(program) => {
-                if !self.program(program).has_exited()? {
+                happened = !self.program(program).has_exited()?;
+                if happened {
                     self.program(program).kill().await?;
                 }
             }
             Fault::Terminate(program) => {
-                if !self.program(program).has_exited()? {
+                happened = !self.program(program).has_exited()?;
+                if happened {
                     self.program(program).terminate()?;
                 }
             }
             Fault::Freeze(program) => {
-                if !self.program(program).has_exited()? {
+                happened = !self.program(program).has_exited()?;
+                if happened {
                     self.program(program).pause()?;
                 }
             }
             Fault::StopDatabase => self.cluster.stop_immediately().await?,
-            Fault::KillSession => self.kill_session().await,
-            Fault::CutSessions => self.cut_sessions().await,
+            Fault::KillSession => happened = self.kill_session().await,
+            Fault::CutSessions => happened = self.cut_sessions().await,
             Fault::KillTemporal => self.temporal.kill().await?,
             Fault::FreezeTemporal => self.temporal.pause()?,
             Fault::KillBroker => self.broker.kill().await?,
@@ -170,14 +182,14 @@ impl Bank {
                 self.link(link).delay(Direction::ToServer, Duration::from_millis(ms));
                 self.link(link).delay(Direction::ToClient, Duration::from_millis(ms));
             }
-            Fault::TerminateWorkflow => self.terminate_a_workflow().await,
+            Fault::TerminateWorkflow => happened = self.terminate_a_workflow().await,
             Fault::FreezeAccounts => {
                 self.frozen = accounts.to_vec();
-                self.set_status(&self.frozen, "frozen").await;
+                happened = self.set_status(&self.frozen, "frozen").await;
             }
         }
         self.down.push(fault);
-        Ok(())
+        Ok(happened)
     }
 
     /// Ends a fault.
@@ -240,52 +252,64 @@ impl Bank {
         Ok(())
     }
 
-    /// Waits until every process and server is ready. No fault is left.
+    /// Waits until every process and server is ready, and no account is frozen. No fault is left.
     ///
     /// # Errors
     /// If one is not in time; the error has the end of its log.
     pub(crate) async fn wait_ready(&mut self) -> anyhow::Result<()> {
         self.cluster.wait_ready().await?;
-        self.temporal.wait_healthy().await?;
         self.supervise().await?;
-        for program in PROGRAMS {
-            let program = self.program(program);
-            program.wait_ready().await.with_context(|| format!("{} after the faults", program.name()))?;
+        self.temporal.wait_healthy().await?;
+        let started = Instant::now();
+        loop {
+            self.supervise().await?;
+            let mut waits_for = Vec::new();
+            for program in PROGRAMS {
+                let program = self.program(program);
+                if !program.is_ready().await {
+                    waits_for.push(program.name());
+                }
+            }
+            if waits_for.is_empty() && self.to_unfreeze.is_empty() {
+                return Ok(());
+            }
+            ensure!(started.elapsed() < READY_WITHIN, "{waits_for:?} are not ready after the faults");
+            tokio::time::sleep(SUPERVISED_EVERY).await;
         }
-        Ok(())
     }
 
-    /// Ends every session of the database but the one that does, if the database answers.
-    async fn cut_sessions(&self) {
+    /// Ends every session of the database but the one that does; returns whether the database answered.
+    async fn cut_sessions(&self) -> bool {
         let sessions = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                         WHERE datname = current_database() AND pid <> pg_backend_pid()";
         let cut = sqlx::query(sessions).execute(&self.system.database.pool);
-        let _ = timeout(STATEMENT_WITHIN, cut).await;
+        matches!(timeout(STATEMENT_WITHIN, cut).await, Ok(Ok(_)))
     }
 
-    /// SIGKILL for a session of the database, if the database answers.
-    async fn kill_session(&self) {
+    /// SIGKILL for a session of the database; returns whether the database answered.
+    async fn kill_session(&self) -> bool {
         let newest =
             "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
                       ORDER BY backend_start DESC LIMIT 1";
         let pid = sqlx::query_scalar(newest).fetch_optional(&self.system.database.pool);
-        if let Ok(Ok(Some(pid))) = timeout(STATEMENT_WITHIN, pid).await {
-            self.cluster.kill_session(pid);
-        }
+        let Ok(Ok(Some(pid))) = timeout(STATEMENT_WITHIN, pid).await else { return false };
+        self.cluster.kill_session(pid);
+        true
     }
 
-    /// Terminates the workflow of the newest open payment, if the database and Temporal answer.
-    async fn terminate_a_workflow(&self) {
+    /// Terminates the workflow of an open payment; returns whether there was one, and the database and Temporal answered.
+    async fn terminate_a_workflow(&mut self) -> bool {
         let newest = "SELECT workflow_id FROM payments WHERE ended_at IS NULL AND started_at IS NOT NULL
                       ORDER BY accepted_at DESC LIMIT 1";
+        let open = sqlx::query_scalar::<_, String>(newest).fetch_optional(&self.system.database.pool);
+        let Ok(Ok(Some(workflow_id))) = timeout(STATEMENT_WITHIN, open).await else { return false };
+        // Also where no answer comes: it may have been terminated.
+        self.terminated.insert(workflow_id.clone());
         let terminated = async {
-            let workflow_id =
-                sqlx::query_scalar::<_, String>(newest).fetch_optional(&self.system.database.pool);
-            let Some(workflow_id) = workflow_id.await? else { return Ok(()) };
             let workflow = self.system.workflow(&workflow_id).await?;
             anyhow::Ok(workflow.terminate(WorkflowTerminateOptions::default()).await?)
         };
-        let _ = timeout(STATEMENT_WITHIN, terminated).await;
+        matches!(timeout(STATEMENT_WITHIN, terminated).await, Ok(Ok(_)))
     }
 
     /// Whether the database has set the status of the accounts. It may be away.

@@ -89,8 +89,9 @@ impl Books {
         let (audit, disagreements) = auditor::find_disagreements(pool, [&bank.system.switch]).await?;
         books.payments = audit.payments;
         books.violations.extend(disagreements);
-        books.compare_with_the_switch(pool, bank, opening).await?;
-        let histories = histories::compare(&bank.system).await.context("Temporal's histories")?;
+        books.compare_with_the_switch(pool, bank).await?;
+        let histories =
+            histories::compare(&bank.system, &bank.terminated).await.context("Temporal's histories")?;
         books.violations.extend(histories.disagreements);
         for (name, query) in REACHED {
             books.reached.insert(name, sqlx::query_scalar(query).fetch_one(pool).await?);
@@ -181,35 +182,48 @@ impl Books {
         Ok(())
     }
 
-    /// What the customers have less than at the beginning is what the switch says that it settled and did not return.
-    async fn compare_with_the_switch(
-        &mut self,
-        pool: &PgPool,
-        bank: &Bank,
-        opening: i64,
-    ) -> anyhow::Result<()> {
-        let transfers = bank.system.switch.transfers().await?;
-        let left: i64 = transfers
-            .iter()
+    /// What each account has less than at the beginning is what the switch says that it settled for it and did not return.
+    async fn compare_with_the_switch(&mut self, pool: &PgPool, bank: &Bank) -> anyhow::Result<()> {
+        let settled: BTreeMap<String, i64> = bank
+            .system
+            .switch
+            .transfers()
+            .await?
+            .into_iter()
             .filter(|transfer| transfer.status == "SETTLED")
-            .filter_map(|transfer| transfer.amount_minor)
-            .sum();
-        let row = sqlx::query(
-            "SELECT sum(available_minor)::bigint AS available,
-                    (SELECT coalesce(sum(amount_minor), 0) FROM holds WHERE status = 'open')::bigint AS held,
-                    (SELECT coalesce(sum(p.amount_minor), 0) FROM payments p JOIN holds h USING (payment_id)
-                     WHERE h.status = 'open' AND p.final_status = 'settled')::bigint AS held_and_settled
-             FROM accounts WHERE kind = 'customer'",
+            .map(|transfer| (transfer.reference, transfer.amount_minor.unwrap_or(0)))
+            .collect();
+        let mut left: BTreeMap<String, i64> = BTreeMap::new();
+        let payments = sqlx::query(
+            "SELECT p.source_account, p.tx_id || ':submit' AS reference,
+                    coalesce((SELECT h.status = 'open' FROM holds h WHERE h.payment_id = p.payment_id), false) AS is_held
+             FROM payments p",
         )
-        .fetch_one(pool)
+        .fetch_all(pool)
         .await?;
-        let (available, held, undebited): (i64, i64, i64) =
-            (row.get("available"), row.get("held"), row.get("held_and_settled"));
-        if opening - available - held != left - undebited {
-            self.violations.push(format!(
-                "the customers paid {}, and {left} left at the switch, of which {undebited} wait for operators",
-                opening - available - held
-            ));
+        for row in payments {
+            let (account, reference): (String, String) = (row.get("source_account"), row.get("reference"));
+            // Operators decide about what is still held; the others were debited.
+            if !row.get::<bool, _>("is_held") {
+                *left.entry(account).or_default() += settled.get(&reference).copied().unwrap_or(0);
+            }
+        }
+        let accounts = sqlx::query(
+            "SELECT a.account_id, a.available_minor,
+                    (SELECT coalesce(sum(h.amount_minor), 0)::bigint FROM holds h
+                     WHERE h.account_id = a.account_id AND h.status = 'open') AS held
+             FROM accounts a WHERE a.kind = 'customer'",
+        )
+        .fetch_all(pool)
+        .await?;
+        for row in accounts {
+            let account: String = row.get("account_id");
+            let charged = OPENING_MINOR - row.get::<i64, _>("available_minor") - row.get::<i64, _>("held");
+            let left = left.remove(&account).unwrap_or(0);
+            if charged != left {
+                self.violations
+                    .push(format!("{account} was charged {charged}, and {left} left at the switch"));
+            }
         }
         Ok(())
     }
@@ -254,6 +268,17 @@ impl Books {
         .await?;
         self.lost
             .extend(ended_in_silence.into_iter().map(|id| format!("{id} has events without a notification")));
+        let without_their_event: Vec<String> = sqlx::query_scalar(
+            "SELECT p.payment_id FROM payments p
+             WHERE (ended_at IS NOT NULL OR state = 'needs_operator')
+               AND (SELECT count(*) FROM outbox o WHERE o.subject_key = p.payment_id AND o.kind = 'transfer_' ||
+                        CASE p.state WHEN 'settled' THEN 'sent' ELSE p.state END) <> 1",
+        )
+        .fetch_all(pool)
+        .await?;
+        self.lost.extend(
+            without_their_event.into_iter().map(|id| format!("{id} has no event of its end, or several")),
+        );
         Ok(())
     }
 }

@@ -39,9 +39,10 @@ pub(crate) struct Order {
     cancels_after: Option<Duration>,
 }
 
-/// The accounts of a run of this length.
+/// The accounts of a run of this length, and of the time that its last faults may take longer: the customers go on until then.
 pub(crate) fn accounts(length: Duration) -> Vec<String> {
-    (0..=length.as_secs() * PAYMENTS_PER_S / PAYMENTS_PER_ACCOUNT).map(account).collect()
+    let seconds = length.as_secs() + 300;
+    (0..=seconds * PAYMENTS_PER_S / PAYMENTS_PER_ACCOUNT).map(account).collect()
 }
 
 fn account(number: u64) -> String {
@@ -69,9 +70,11 @@ pub(crate) fn order(seed: u64, number: u64) -> Order {
 /// What the customers saw.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
+    /// How many payments were ordered.
+    pub(crate) ordered: u64,
     /// The payment id of each order that was accepted.
     pub(crate) accepted: BTreeMap<u64, String>,
-    /// Orders that are not answered yet.
+    /// Customers whose order, or cancel, is not answered yet.
     pub(crate) unanswered: usize,
     /// Answers 200: the request was repeated, and had been accepted.
     pub(crate) repeats: usize,
@@ -106,7 +109,7 @@ impl Customers {
 
     /// The number of the next payment.
     pub(crate) fn ordered(&self) -> u64 {
-        self.with_answers(|answers| (answers.accepted.len() + answers.unanswered) as u64)
+        self.with_answers(|answers| answers.ordered)
     }
 
     /// Orders payments at [`PAYMENTS_PER_S`] until `stop`, then waits until each is answered or `give_up`.
@@ -138,7 +141,10 @@ impl Customers {
                     http: self.http.clone(),
                     answers: Arc::clone(&self.answers),
                 };
-                self.with_answers(|answers| answers.unanswered += 1);
+                self.with_answers(|answers| {
+                    answers.unanswered += 1;
+                    answers.ordered = number + 1;
+                });
                 customers.spawn(customer.pay(give_up.clone()));
                 number += 1;
             }
@@ -172,11 +178,11 @@ impl Customer {
             } else {
                 self.order_until_answered().await;
             }
-            self.with_answers(|answers| answers.unanswered -= 1);
             if let Some(after) = self.order.cancels_after {
                 sleep(after).await;
                 self.cancel_until_answered().await;
             }
+            self.with_answers(|answers| answers.unanswered -= 1);
         };
         tokio::select! {
             () = both => {}
@@ -194,7 +200,9 @@ impl Customer {
         });
         let id = self.until_answered(&self.url, key, Some(&body)).await;
         self.with_answers(|answers| {
-            let Some(id) = id else { return };
+            let Some(id) = id else {
+                return answers.wrong.push(format!("the order {key} has no payment id in its answer"));
+            };
             let known = answers.accepted.entry(self.number).or_insert_with(|| id.clone());
             if *known != id {
                 answers.wrong.push(format!("the key {key} has two payments: {known} and {id}"));
@@ -218,7 +226,9 @@ impl Customer {
                 Ok((200..=299, answer)) => return answer["payment_id"].as_str().map(str::to_owned),
                 // A payment that has ended is not cancelled any more.
                 Ok((409, answer)) if answer["code"] == "payment_ended" => return None,
-                Ok((409, _)) => self.with_answers(|answers| answers.in_progress += 1),
+                Ok((409, answer)) if answer["code"] == "transaction_in_progress" => {
+                    self.with_answers(|answers| answers.in_progress += 1);
+                }
                 Ok((429 | 503, _)) => self.with_answers(|answers| answers.refused_for_now += 1),
                 Ok((status, answer)) => {
                     self.with_answers(|answers| answers.wrong.push(format!("{key}: {status} {answer}")));

@@ -28,14 +28,13 @@ use anyhow::{Context as _, ensure};
 use sqlx::PgPool;
 use testkit::auditor;
 use testkit::system::OPENING_MINOR;
-use testkit::wait::until;
 use tokio_util::sync::CancellationToken;
 
-use bank::Bank;
+use bank::{Bank, SUPERVISED_EVERY};
 use books::Books;
 use customers::{Customers, PAYMENTS_PER_ACCOUNT};
 use report::Report;
-use schedule::Step;
+use schedule::{Fault, Step};
 
 /// Length of the run in seconds; the environment variable `CHAOS_SECONDS` overrides it.
 const SECONDS: u64 = 30;
@@ -49,8 +48,11 @@ const ENDS_WITHIN: Duration = Duration::from_secs(60);
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Time limit of one sample, while the database may be away.
 const SAMPLE_WITHIN: Duration = Duration::from_secs(10);
-/// Pause between two looks of the supervisor.
-const SUPERVISED_EVERY: Duration = Duration::from_millis(250);
+/// Payments that have not ended, and do not wait for operators.
+const OPEN: &str = "SELECT count(*) FROM payments WHERE ended_at IS NULL AND state <> 'needs_operator'";
+/// Events of which their customers are not notified.
+const NOT_NOTIFIED: &str =
+    "SELECT (SELECT count(*) FROM outbox) - (SELECT count(DISTINCT event_id) FROM notifications)";
 /// Pause between two lines of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
@@ -71,28 +73,32 @@ async fn r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment() -> anyhow:
     let mut bank = Bank::start(&accounts).await?;
     let customers = Customers::new(seed, &bank.links[&schedule::Link::CustomersToApi].address);
     let sampler = Sampler::new(&bank, accounts.len())?;
-    let pool = bank.system.database.pool.clone();
     let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
 
     let started = Instant::now();
     let run = async {
         let prepared = async {
-            make_faults(&mut bank, &customers, &steps, started).await?;
+            let made = make_faults(&mut bank, &customers, &steps, started).await?;
             stop.cancel();
-            bank.wait_ready().await
+            bank.wait_ready().await?;
+            anyhow::Ok(made)
         };
-        if let Err(error) = prepared.await {
-            return Err(error.context(format!("the database is kept in {}", bank.cluster.keep().display())));
-        }
+        let made = match prepared.await {
+            Ok(made) => made,
+            Err(error) => {
+                let kept = bank.cluster.keep().display().to_string();
+                return Err(error.context(format!("the database is kept in {kept}")));
+            }
+        };
         let healed = Instant::now();
-        let ended = wait_for_ends(&pool, &customers).await;
+        let ended = wait_for_none(&mut bank, &customers, OPEN).await?;
         let ended_after = ended.then(|| healed.elapsed());
         give_up.cancel();
-        // The processes of the bank go on: what is delivered late is delivered.
-        let _ = until("every event is published and notified", ENDS_WITHIN, || all_notified(&pool)).await;
-        anyhow::Ok((bank, ended_after))
+        // What is not published or notified in time, the comparison names.
+        wait_for_none(&mut bank, &customers, NOT_NOTIFIED).await?;
+        anyhow::Ok((bank, made, ended_after))
     };
-    let ((mut bank, ended_after), ()) = tokio::select! {
+    let ((mut bank, made, ended_after), ()) = tokio::select! {
         both = async { tokio::try_join!(run, customers.order_until(&stop, &give_up)) } => both?,
         never = sampler.sample() => match never {},
         never = print_progress(&customers, &steps, &sampler, started) => match never {},
@@ -100,7 +106,8 @@ async fn r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment() -> anyhow:
     let mut books = Books::compare(seed, &bank, &customers, accounts.len()).await?;
     books.violations.extend(sampler.violations());
     let report = Report {
-        steps: &steps,
+        planned: &steps,
+        made: &made,
         books: &books,
         samples: sampler.samples.load(Ordering::Relaxed),
         exits: bank.exits,
@@ -119,20 +126,22 @@ async fn r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment() -> anyhow:
     );
     if length >= REACHES_EVERYTHING {
         let missed: Vec<_> =
-            books.reached.iter().filter(|(_, count)| **count == 0).map(|(name, _)| name).collect();
+            report.counts().into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect();
         ensure!(missed.is_empty(), "the run did not reach: {missed:?}");
     }
     ensure!(samples > 0 && books.payments > 0, "nothing was tested");
     Ok(())
 }
 
-/// Makes each fault at its time and heals it, in the order of the times, and supervises the processes meanwhile.
+/// Makes each fault at its time and heals it, in the order of the times, and supervises the processes meanwhile. Returns the faults that
+/// happened.
 async fn make_faults(
     bank: &mut Bank,
     customers: &Customers,
     steps: &[Step],
     started: Instant,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Vec<Fault>> {
+    let mut made = Vec::new();
     let mut log = std::fs::File::create(bank.system.folder().join("faults.log"))?;
     let mut healings: Vec<Step> = Vec::new();
     let mut coming = steps.iter().copied().peekable();
@@ -140,7 +149,7 @@ async fn make_faults(
         healings.sort_by_key(|step| std::cmp::Reverse(step.healed_at));
         let next_fault = coming.peek().map(|step| step.at);
         let next_healing = healings.last().map(|step| step.healed_at);
-        let Some(next) = next_fault.into_iter().chain(next_healing).min() else { return Ok(()) };
+        let Some(next) = next_fault.into_iter().chain(next_healing).min() else { return Ok(made) };
         while started.elapsed() < next {
             bank.supervise().await?;
             tokio::time::sleep(SUPERVISED_EVERY.min(next.saturating_sub(started.elapsed()))).await;
@@ -154,28 +163,33 @@ async fn make_faults(
             let account = customers.ordered() / PAYMENTS_PER_ACCOUNT;
             let accounts = [format!("PAYER-{account}")];
             writeln!(log, "{:8.3} s {:?}", started.elapsed().as_secs_f64(), step.fault)?;
-            bank.inject(step.fault, &accounts).await.with_context(|| format!("{:?}", step.fault))?;
+            let happened =
+                bank.inject(step.fault, &accounts).await.with_context(|| format!("{:?}", step.fault))?;
+            if happened {
+                made.push(step.fault);
+            }
             healings.push(step);
         }
     }
 }
 
-/// Whether every payment ended, or waits for operators, within [`ENDS_WITHIN`].
-async fn wait_for_ends(pool: &PgPool, customers: &Customers) -> bool {
-    until("every payment has ended", ENDS_WITHIN, || async {
-        let query = "SELECT count(*) FROM payments WHERE ended_at IS NULL AND state <> 'needs_operator'";
-        let open: i64 = sqlx::query_scalar(query).fetch_one(pool).await?;
+/// Supervises the bank until `query` counts nothing and every customer has an answer, for [`ENDS_WITHIN`] at most; returns whether it
+/// came to that.
+async fn wait_for_none(bank: &mut Bank, customers: &Customers, query: &'static str) -> anyhow::Result<bool> {
+    let started = Instant::now();
+    loop {
+        bank.supervise().await?;
         let unanswered = customers.with_answers(|answers| answers.unanswered);
-        Ok((open == 0 && unanswered == 0).then_some(()))
-    })
-    .await
-    .is_ok()
-}
-
-async fn all_notified(pool: &PgPool) -> anyhow::Result<Option<()>> {
-    let query = "SELECT (SELECT count(*) FROM outbox) - (SELECT count(DISTINCT event_id) FROM notifications)";
-    let left: i64 = sqlx::query_scalar(query).fetch_one(pool).await?;
-    Ok((left == 0).then_some(()))
+        // An error says nothing: sessions end while the last faults heal.
+        let left = sqlx::query_scalar::<_, i64>(query).fetch_one(&bank.system.database.pool).await;
+        if unanswered == 0 && left.is_ok_and(|left| left == 0) {
+            return Ok(true);
+        }
+        if started.elapsed() > ENDS_WITHIN {
+            return Ok(false);
+        }
+        tokio::time::sleep(SUPERVISED_EVERY).await;
+    }
 }
 
 /// Samples the ledger while the faults happen.

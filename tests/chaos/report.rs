@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use crate::books::Books;
 use crate::customers::Customers;
-use crate::schedule::Step;
+use crate::schedule::{Fault, Step};
 
 /// Items of a list that are printed.
 const PRINTED: usize = 20;
 
 /// The results of a run.
 pub(crate) struct Report<'a> {
-    pub(crate) steps: &'a [Step],
+    /// The faults of the schedule.
+    pub(crate) planned: &'a [Step],
+    /// Those that happened.
+    pub(crate) made: &'a [Fault],
     pub(crate) books: &'a Books,
     /// Samples of the ledger without a violation.
     pub(crate) samples: usize,
@@ -29,16 +32,28 @@ impl Report<'_> {
         self.ended_after.is_some() && [lost, doubled, stuck, violations].into_iter().all(Vec::is_empty)
     }
 
+    /// How often each planned kind of fault happened.
+    fn faults(&self) -> BTreeMap<&'static str, i64> {
+        let mut kinds: BTreeMap<_, i64> = self.planned.iter().map(|step| (step.fault.kind(), 0)).collect();
+        for fault in self.made {
+            *kinds.entry(fault.kind()).or_default() += 1;
+        }
+        kinds
+    }
+
+    /// How often each kind of fault, each end and each race was reached. A long run must reach all of them.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, i64)> {
+        let reached = self.books.reached.iter().map(|(name, count)| (*name, *count));
+        self.faults().into_iter().chain(reached).collect()
+    }
+
     /// Prints everything; the last line has the totals.
     pub(crate) fn print(&self, customers: &Customers) {
         println!("\nfaults");
-        let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
-        for step in self.steps {
-            *kinds.entry(step.fault.kind()).or_default() += 1;
-        }
-        for (kind, count) in kinds {
+        for (kind, count) in self.faults() {
             println!("  {count:>6}  {kind}");
         }
+        println!("  {:>6}  of {} that were planned", self.made.len(), self.planned.len());
         println!("  {:>6}  processes that exited by themselves, started again", self.exits);
         customers.with_answers(|answers| {
             println!("  {:>6}  requests of customers without an answer", answers.without_answer);

@@ -224,6 +224,12 @@ impl Process {
         .map_err(|error| error.context(self.log_tail()))
     }
 
+    /// Whether `/ready` answers with success.
+    pub async fn is_ready(&self) -> bool {
+        let answer = crate::http().get(format!("{}/ready", self.url())).send().await;
+        answer.is_ok_and(|answer| answer.status().is_success())
+    }
+
     /// Waits until `/ready` answers with success.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! Temporal's histories as the third book: how each payment's last workflow run closed, compared with the bank's ledger.
 
+use std::collections::BTreeSet;
+
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use sqlx::Row as _;
 
@@ -31,11 +33,12 @@ struct Booked {
 
 /// Reads the history of each payment's last workflow run, and compares its end with the payment's: settled <=> the run completed,
 /// otherwise it failed with the final state in its message. A payment that has not ended has a run that has not either. Only a payment
-/// that ended before it began may have no history: the customer cancelled it, or its time was past, and no money moved.
+/// that ended before it began may have no history: the customer cancelled it, or its time was past, and no money moved. `terminated`:
+/// workflows that an operator terminated, perhaps just after their payment had ended.
 ///
 /// # Errors
 /// If PostgreSQL does not answer. A history that Temporal does not return is a disagreement.
-pub async fn compare(system: &System) -> anyhow::Result<HistoryAudit> {
+pub async fn compare(system: &System, terminated: &BTreeSet<String>) -> anyhow::Result<HistoryAudit> {
     let rows = sqlx::query(
         "SELECT payment_id, workflow_id, state, EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id) AS moved_money
          FROM payments p ORDER BY payment_id",
@@ -59,7 +62,7 @@ pub async fn compare(system: &System) -> anyhow::Result<HistoryAudit> {
                 Ok(history) => {
                     audit.compared += 1;
                     audit.repeated_steps += repeated_steps(&history);
-                    audit.disagreements.extend(disagreement(&payment, &history));
+                    audit.disagreements.extend(disagreement(&payment, &history, terminated));
                 }
                 Err(_) if payment.never_began() => {}
                 Err(error) => {
@@ -84,8 +87,8 @@ fn repeated_steps(history: &[HistoryEvent]) -> usize {
     history.iter().filter(repeated).count()
 }
 
-fn disagreement(payment: &Booked, history: &[HistoryEvent]) -> Option<String> {
-    let Booked { payment_id, state, .. } = payment;
+fn disagreement(payment: &Booked, history: &[HistoryEvent], terminated: &BTreeSet<String>) -> Option<String> {
+    let Booked { payment_id, state, workflow_id, .. } = payment;
     let has_ended = matches!(state.as_str(), "settled" | "rejected" | "failed" | "timed_out" | "cancelled");
     let close = history.last().filter(|event| {
         matches!(
@@ -101,6 +104,7 @@ fn disagreement(payment: &Booked, history: &[HistoryEvent]) -> Option<String> {
     match (has_ended, end.as_deref()) {
         (true, Some(end)) if end == state => None,
         (false, None) => None,
+        (true, Some("WorkflowExecutionTerminated")) if terminated.contains(workflow_id) => None,
         (_, end) => Some(format!("{payment_id} is {state}, and its workflow {}", end.unwrap_or("runs"))),
     }
 }

@@ -127,8 +127,9 @@ pub async fn check_conservation(pool: &PgPool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks in one snapshot that the customers' money is the one they paid in, less what left: the available balances, the open holds
-/// and the escrow account, less what the bank paid for others, sum to the opening balances, which the test knows.
+/// Checks in one snapshot that all accounts sum to the opening balances, which the test knows: the available balances, the open holds
+/// and the escrow account, less what the bank paid for others. It finds money that came from nowhere, such as a deposit made twice;
+/// whether the right money left, the comparison with the switch says.
 ///
 /// # Errors
 /// If they do not, or PostgreSQL does not answer.
