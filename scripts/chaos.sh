@@ -12,8 +12,8 @@ chaos() {
     esac
     shift 2 || fail "a value is missing"
   done
-  case $minutes in '' | *[!0-9]* | 0) fail "--minutes takes a whole number from 1 on, not '$minutes'" ;; esac
-  case $seed in '' | *[!0-9]*) fail "--seed takes a whole number, not '$seed'" ;; esac
+  case $minutes in [1-9] | [1-9][0-9] | [1-9][0-9][0-9]) ;; *) fail "--minutes takes a whole number from 1 to 999, not '$minutes'" ;; esac
+  case $seed in '' | *[!0-9]* | ??????????????????*) fail "--seed takes a whole number of at most 17 digits, not '$seed'" ;; esac
   start_run chaos
   install_tools
   start_test_database # the switch's books are in it

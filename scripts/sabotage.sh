@@ -67,15 +67,20 @@ apply_bug() {
 
 # is_caught TREE NAME PATCH: whether each test that the patch names fails.
 is_caught() {
-  local tree=$1 name=$2 patch=$3 line log=$log_dir/$2.txt started_s=$SECONDS
+  local tree=$1 name=$2 patch=$3 line log=$log_dir/$2.txt shows tests=0 started_s=$SECONDS
+  shows=$(sed -n 's/^Shows: //p' "$patch")
   while IFS= read -r line <&3; do
     if run_named_test "$tree" "$line" >"$log" 2>&1; then
       log_step "MISSED $name: ${line##* } passed; see $log"
       return 1
     fi
     grep -q '^test result: FAILED' "$log" || fail "$name does not compile, or its test does not start; see $log"
+    # A test of everything may fail for another reason.
+    [ -z "$shows" ] || [[ $line != *" --test chaos "* ]] || grep -q "$shows" "$log" || fail "$name: the test failed, and not with '$shows'; see $log"
     log_step "caught $name: ${line##* } failed ($((SECONDS - started_s)) s)"
+    tests=$((tests + 1))
   done 3< <(grep '^Caught by: ' "$patch")
+  [ "$tests" -gt 0 ] || fail "$name names no test"
 }
 
 # require_one_test LOG LINE: fails unless a test ran.
@@ -90,7 +95,7 @@ run_named_test() {
   read -r -a words <<<"${2#Caught by: }"
   set -- "$1" "${words[@]}"
   (
-    cd "$1"
+    cd "$1" || exit
     shift
     while [[ $1 == *=* ]]; do
       export "${1?}"
@@ -98,7 +103,7 @@ run_named_test() {
     done
     case " $* " in
       # It runs the programs.
-      *" --test chaos "*) cargo build --workspace --bins ;;
+      *" --test chaos "*) cargo build --workspace --bins || exit ;;
       # Its statements may have changed, and the query data with them.
       *" --test ledger "*) export SQLX_OFFLINE=false DATABASE_URL=${DATABASE_URL%/postgres}/payments ;;
     esac
