@@ -18,7 +18,7 @@ WITHOUT_SESSION = os.environ["HOSTILE_WITHOUT_SESSION"] == "1"
 @schemathesis.hook
 def before_call(context, case, kwargs):
     # Requests that must be refused stay unchanged.
-    if case.meta is None or case.meta.generation.mode != GenerationMode.POSITIVE:
+    if not case.meta or case.meta.generation.mode != GenerationMode.POSITIVE:
         return
     for name, known in KNOWN.items():
         if case.path_parameters and name in case.path_parameters:

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Query};
 use utoipa::{IntoParams, ToSchema};
 
+use super::bounds::Limit;
 use super::decisions::{self, Decision, Reason};
 use crate::auth::LoggedIn;
 use crate::error::{ApiError, payment_not_found};
@@ -71,24 +72,20 @@ pub(crate) struct Filter {
     #[serde(default)]
     kind: Option<String>,
     /// At most this many. Default 50.
-    #[serde(default = "limit")]
-    #[param(minimum = 1, maximum = 1000)]
-    limit: i64,
+    #[serde(default)]
+    #[param(value_type = i64, minimum = 1, maximum = 1000)]
+    limit: Limit,
 }
-
-pub(super) fn limit() -> i64 {
-    50
-}
-
-/// Most rows of a list.
-pub(super) const LIMIT_MAX: i64 = 1_000;
 
 /// List exceptions
 ///
 /// Open ones, oldest first.
 #[utoipa::path(
     get, path = "/operator/v1/exceptions", tag = "exceptions", security(("session" = [])), params(Filter),
-    responses((status = 200, description = "The exceptions", body = Exceptions)),
+    responses(
+        (status = 200, description = "The exceptions", body = Exceptions),
+        (status = 404, description = "payment_not_found", body = ProblemDocument, content_type = "application/problem+json"),
+    ),
 )]
 pub(crate) async fn list_exceptions(
     logged_in: LoggedIn,
@@ -100,7 +97,7 @@ pub(crate) async fn list_exceptions(
         with_closed: filter.with_closed,
         payment_id: payment_id.transpose()?,
         kind: filter.kind,
-        limit: filter.limit.clamp(1, LIMIT_MAX),
+        limit: filter.limit.get(),
     };
     let exceptions = logged_in.ledger.exceptions(&filter).await?;
     Ok(Json(Exceptions { exceptions: exceptions.into_iter().map(Exception::from).collect() }))

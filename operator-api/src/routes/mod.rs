@@ -1,5 +1,6 @@
 //! One file per subject.
 
+mod bounds;
 pub(crate) mod changes;
 pub(crate) mod decisions;
 pub(crate) mod docs;

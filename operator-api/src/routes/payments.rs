@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Query};
 use utoipa::{IntoParams, ToSchema};
 
+use super::bounds::{Limit, WaitingSeconds};
 use super::decisions::Decision;
-use super::exceptions::{LIMIT_MAX, limit};
 use crate::auth::LoggedIn;
 use crate::error::ApiError;
 
@@ -71,17 +71,13 @@ pub(crate) struct WaitingPayments {
 #[into_params(parameter_in = Query)]
 pub(crate) struct Filter {
     /// Without progress for at least this many seconds. Default 300.
-    #[serde(default = "waiting_s")]
-    #[param(minimum = 0)]
-    waiting_s: i64,
+    #[serde(default)]
+    #[param(value_type = i64, minimum = 0, maximum = 31_536_000)]
+    waiting_s: WaitingSeconds,
     /// At most this many. Default 50.
-    #[serde(default = "limit")]
-    #[param(minimum = 1, maximum = 1000)]
-    limit: i64,
-}
-
-fn waiting_s() -> i64 {
-    300
+    #[serde(default)]
+    #[param(value_type = i64, minimum = 1, maximum = 1000)]
+    limit: Limit,
 }
 
 /// List payments that wait
@@ -95,6 +91,6 @@ pub(crate) async fn list_waiting_payments(
     logged_in: LoggedIn,
     Query(filter): Query<Filter>,
 ) -> Result<Json<WaitingPayments>, ApiError> {
-    let stuck = logged_in.ledger.stuck(filter.waiting_s.max(0), filter.limit.clamp(1, LIMIT_MAX)).await?;
+    let stuck = logged_in.ledger.stuck(filter.waiting_s.get(), filter.limit.get()).await?;
     Ok(Json(WaitingPayments { payments: stuck.into_iter().map(WaitingPayment::from).collect() }))
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Query};
 use utoipa::{IntoParams, ToSchema};
 
-use super::exceptions::{LIMIT_MAX, limit};
+use super::bounds::Limit;
 use crate::auth::LoggedIn;
 use crate::error::{ApiError, account_not_found};
 
@@ -142,9 +142,9 @@ pub(crate) struct Limits {
 #[into_params(parameter_in = Query)]
 pub(crate) struct Limited {
     /// At most this many. Default 50.
-    #[serde(default = "limit")]
-    #[param(minimum = 1, maximum = 1000)]
-    limit: i64,
+    #[serde(default)]
+    #[param(value_type = i64, minimum = 1, maximum = 1000)]
+    limit: Limit,
 }
 
 /// List limits
@@ -158,7 +158,7 @@ pub(crate) async fn list_limits(
     logged_in: LoggedIn,
     Query(Limited { limit }): Query<Limited>,
 ) -> Result<Json<Limits>, ApiError> {
-    let limits = logged_in.ledger.limits(limit.clamp(1, LIMIT_MAX)).await?;
+    let limits = logged_in.ledger.limits(limit.get()).await?;
     Ok(Json(Limits { limits: limits.into_iter().map(LimitDocument::from).collect() }))
 }
 
@@ -218,9 +218,9 @@ pub(crate) struct KillSwitchFilter {
     #[serde(default)]
     with_lifted: bool,
     /// At most this many. Default 50.
-    #[serde(default = "limit")]
-    #[param(minimum = 1, maximum = 1000)]
-    limit: i64,
+    #[serde(default)]
+    #[param(value_type = i64, minimum = 1, maximum = 1000)]
+    limit: Limit,
 }
 
 /// List kill switches
@@ -234,7 +234,7 @@ pub(crate) async fn list_kill_switches(
     logged_in: LoggedIn,
     Query(KillSwitchFilter { with_lifted, limit }): Query<KillSwitchFilter>,
 ) -> Result<Json<KillSwitches>, ApiError> {
-    let found = logged_in.ledger.kill_switches(with_lifted, limit.clamp(1, LIMIT_MAX)).await?;
+    let found = logged_in.ledger.kill_switches(with_lifted, limit.get()).await?;
     Ok(Json(KillSwitches { kill_switches: found.into_iter().map(KillSwitchDocument::from).collect() }))
 }
 
@@ -296,11 +296,11 @@ pub(crate) struct ApiKeys {
 pub(crate) struct ApiKeyFilter {
     /// Only those of this tenant.
     #[serde(default)]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
     tenant_id: Option<TenantId>,
     /// Only those of clients with this name.
     #[serde(default)]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
     client_id: Option<ClientId>,
 }
 

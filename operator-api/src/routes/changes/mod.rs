@@ -17,8 +17,8 @@ use service_kit::problem::{Json, Path, Problem, Query};
 use utoipa::{IntoParams, ToSchema};
 
 use self::request::RequestedChange;
+use super::bounds::Limit;
 use super::decisions::Reason;
-use super::exceptions::{LIMIT_MAX, limit};
 use crate::app::App;
 use crate::auth::LoggedIn;
 use crate::error::{ApiError, change_not_found};
@@ -143,9 +143,9 @@ pub(crate) struct Filter {
     #[serde(default)]
     with_closed: bool,
     /// At most this many. Default 50.
-    #[serde(default = "limit")]
-    #[param(minimum = 1, maximum = 1000)]
-    limit: i64,
+    #[serde(default)]
+    #[param(value_type = i64, minimum = 1, maximum = 1000)]
+    limit: Limit,
 }
 
 /// List changes
@@ -159,7 +159,7 @@ pub(crate) async fn list_changes(
     logged_in: LoggedIn,
     Query(Filter { with_closed, limit }): Query<Filter>,
 ) -> Result<Json<Changes>, ApiError> {
-    let filter = ChangeFilter { only_open: !with_closed, limit: limit.clamp(1, LIMIT_MAX) };
+    let filter = ChangeFilter { only_open: !with_closed, limit: limit.get() };
     let changes = logged_in.ledger.changes(filter).await?;
     Ok(Json(Changes { changes: changes.into_iter().map(ChangeDocument::from).collect() }))
 }

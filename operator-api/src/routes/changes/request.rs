@@ -20,18 +20,18 @@ use utoipa::ToSchema;
 pub(crate) enum RequestedChange {
     /// Open an account without money. One operator.
     OpenAccount {
-        #[schema(value_type = String)]
+        #[schema(value_type = String, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         tenant_id: TenantId,
-        #[schema(value_type = String)]
+        #[schema(value_type = String, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         account_id: AccountId,
         #[schema(example = "EUR")]
         currency: String,
     },
     /// Deposit money into an account, in the account's currency. Two operators.
     FundAccount {
-        #[schema(value_type = String)]
+        #[schema(value_type = String, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         tenant_id: TenantId,
-        #[schema(value_type = String)]
+        #[schema(value_type = String, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         account_id: AccountId,
         #[schema(example = "100.00")]
         amount: String,
@@ -40,30 +40,30 @@ pub(crate) enum RequestedChange {
     },
     /// Freeze an account: nothing is reserved in it or debited from it. One operator.
     FreezeAccount {
-        #[schema(value_type = String)]
+        #[schema(value_type = String, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         tenant_id: TenantId,
-        #[schema(value_type = String)]
+        #[schema(value_type = String, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         account_id: AccountId,
     },
     /// Unfreeze an account. Two operators.
     UnfreezeAccount {
-        #[schema(value_type = String)]
+        #[schema(value_type = String, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         tenant_id: TenantId,
-        #[schema(value_type = String)]
+        #[schema(value_type = String, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         account_id: AccountId,
     },
     /// Erase the personal fields of the payments that an account has made until now, each some time after its end. Two operators.
     EraseAccount {
-        #[schema(value_type = String)]
+        #[schema(value_type = String, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         tenant_id: TenantId,
-        #[schema(value_type = String)]
+        #[schema(value_type = String, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         account_id: AccountId,
     },
     /// Refuse new payments of a switch, or of a currency to destination accounts with a prefix; an empty prefix is every account. Accepted
     /// payments proceed. One operator.
     ActivateKillSwitch {
         #[serde(default)]
-        #[schema(value_type = Option<String>)]
+        #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         switch: Option<SwitchName>,
         #[serde(default)]
         currency: Option<String>,
@@ -77,10 +77,10 @@ pub(crate) enum RequestedChange {
     SetLimit {
         /// Either this or `tenant_id`.
         #[serde(default)]
-        #[schema(value_type = Option<String>)]
+        #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         account_id: Option<AccountId>,
         #[serde(default)]
-        #[schema(value_type = Option<String>)]
+        #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         tenant_id: Option<TenantId>,
         currency: String,
         /// Largest amount of one payment.
@@ -102,9 +102,9 @@ pub(crate) enum RequestedChange {
         /// SHA-256 of the key, in hexadecimal digits. The key itself is sent to nobody.
         #[schema(pattern = "^[0-9a-f]{64}$")]
         key_sha256: String,
-        #[schema(value_type = String)]
+        #[schema(value_type = String, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         tenant_id: TenantId,
-        #[schema(value_type = String)]
+        #[schema(value_type = String, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
         client_id: ClientId,
         /// `pay`, `read` and `webhooks`.
         scopes: Vec<String>,
@@ -116,7 +116,7 @@ pub(crate) enum RequestedChange {
     /// Replace an API key by one with the same client, scopes and lifetime. Two operators.
     RotateApiKey {
         /// The key to replace.
-        #[schema(value_type = String)]
+        #[schema(value_type = String, pattern = "^pk_[0-9a-f]{12}$")]
         key_id: KeyId,
         #[schema(value_type = String, pattern = "^pk_[0-9a-f]{12}$")]
         successor_id: KeyId,
@@ -129,7 +129,7 @@ pub(crate) enum RequestedChange {
     },
     /// Revoke an API key at once and for good. One operator.
     RevokeApiKey {
-        #[schema(value_type = String)]
+        #[schema(value_type = String, pattern = "^pk_[0-9a-f]{12}$")]
         key_id: KeyId,
     },
     /// Stop the deliveries to a webhook endpoint. Its tenant cannot enable it, and reads the operator's name and the reason. One operator.
