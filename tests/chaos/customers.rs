@@ -88,7 +88,7 @@ pub(crate) struct Answers {
     pub(crate) wrong: Vec<String>,
 }
 
-/// Orders payments until they are told to stop.
+/// Orders payments.
 pub(crate) struct Customers {
     seed: u64,
     url: String,

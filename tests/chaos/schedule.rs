@@ -142,19 +142,19 @@ pub(crate) struct Step {
     pub(crate) fault: Fault,
 }
 
-/// Faults that follow one another; those of different lanes overlap, and never have the same target.
-struct Lane {
+/// Faults that follow one another; those of different sequences overlap, and never have the same target.
+struct Sequence {
     /// Time without a fault before each, in milliseconds.
     gap_ms: std::ops::Range<u64>,
-    /// Every fault of the lane. Each happens once before one happens again.
+    /// Every fault of the sequence. Each happens once before one happens again.
     faults: fn(&mut ChaCha8Rng) -> Vec<Fault>,
 }
 
-const LANES: [Lane; 4] = [
-    Lane { gap_ms: 500..3_000, faults: of_programs },
-    Lane { gap_ms: 4_000..12_000, faults: of_servers },
-    Lane { gap_ms: 500..3_000, faults: of_links },
-    Lane { gap_ms: 5_000..10_000, faults: |_| vec![Fault::FreezeAccounts, Fault::TerminateWorkflow] },
+const SEQUENCES: [Sequence; 4] = [
+    Sequence { gap_ms: 500..3_000, faults: of_programs },
+    Sequence { gap_ms: 4_000..12_000, faults: of_servers },
+    Sequence { gap_ms: 500..3_000, faults: of_links },
+    Sequence { gap_ms: 5_000..10_000, faults: |_| vec![Fault::FreezeAccounts, Fault::TerminateWorkflow] },
 ];
 
 fn of_programs(_: &mut ChaCha8Rng) -> Vec<Fault> {
@@ -198,17 +198,17 @@ fn of_links(random: &mut ChaCha8Rng) -> Vec<Fault> {
 /// The faults of a run, in the order of their times.
 pub(crate) fn draw(seed: u64, length: Duration) -> Vec<Step> {
     let mut steps = Vec::new();
-    for (stream, lane) in (0..).zip(&LANES) {
+    for (stream, sequence) in (0..).zip(&SEQUENCES) {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(stream);
         let mut at = Duration::ZERO;
         let mut left = Vec::new();
         loop {
             if left.is_empty() {
-                left = (lane.faults)(&mut random);
+                left = (sequence.faults)(&mut random);
                 left.shuffle(&mut random);
             }
-            at += Duration::from_millis(random.random_range(lane.gap_ms.clone()));
+            at += Duration::from_millis(random.random_range(sequence.gap_ms.clone()));
             let Some(fault) = left.pop().filter(|_| at < length) else { break };
             let healed_at = at + Duration::from_millis(random.random_range(fault.lasts_ms()));
             steps.push(Step { at, healed_at, fault });
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_one_lane_do_not_overlap() {
+    fn faults_of_one_sequence_do_not_overlap() {
         let steps = draw(3, HALF_AN_HOUR);
         let of_programs = steps
             .iter()

@@ -273,7 +273,7 @@ async fn r1_a_process_that_dies_at_any_boundary_leaves_one_effect() -> anyhow::R
     Ok(())
 }
 
-/// Every Rust source of the processes and of what they are made of.
+/// Every Rust source in a folder.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
