@@ -121,7 +121,10 @@ impl Course {
             .with_profile("submit_budget_ms", 120_000)
             .with_profile("submit_deadline_ms", 150_000);
         match self {
-            Self::IsPolled => options.with_profile("has_callback", false),
+            Self::IsPolled => SystemOptions {
+                shape: json!({"callback": false}),
+                ..options.with_profile("has_callback", false)
+            },
             Self::SettlesAtMostOnce => SystemOptions {
                 shape: json!({"dedup": false, "query": false}),
                 ..options
