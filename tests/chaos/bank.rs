@@ -160,7 +160,12 @@ impl Bank {
                     self.program(program).pause()?;
                 }
             }
-            Fault::StopDatabase => self.cluster.stop_immediately().await?,
+            Fault::StopDatabase => {
+                let killed = self.cluster.stop_immediately().await?;
+                if !killed.is_empty() {
+                    println!("PostgreSQL did not stop, and was killed: {killed:?}");
+                }
+            }
             Fault::KillSession => happened = self.kill_session().await,
             Fault::CutSessions => happened = self.cut_sessions().await,
             Fault::KillTemporal => self.temporal.kill().await?,

@@ -159,27 +159,27 @@ impl Cluster {
     }
 
     /// Stops the server at once, in the middle of its transactions: PostgreSQL's immediate shutdown. The next start recovers from
-    /// the write-ahead log. A server that does not end is killed with its processes, as an operator would.
+    /// the write-ahead log. A server that does not end is killed with its processes, as an operator would; they are returned.
     ///
     /// # Errors
     /// If it does not end even then; the error has its processes and its log.
-    pub async fn stop_immediately(&mut self) -> anyhow::Result<()> {
+    pub async fn stop_immediately(&mut self) -> anyhow::Result<Vec<(String, String)>> {
         self.quit();
         if self.wait_ended(STOPS_WITHIN).await.is_ok() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let stuck = processes_of(self.server.id());
         let postmaster = i32::try_from(self.server.id()).ok();
         for pid in stuck.iter().filter_map(|(pid, _)| pid.parse().ok()).chain(postmaster) {
             self.kill_session(pid);
         }
-        println!("PostgreSQL did not stop within {STOPS_WITHIN:?}, and was killed: {stuck:?}");
         self.wait_ended(WITHIN).await.with_context(|| {
             format!(
                 "{stuck:?}\n{}",
                 std::fs::read_to_string(self.folder.join("server.log")).unwrap_or_default()
             )
-        })
+        })?;
+        Ok(stuck)
     }
 
     async fn wait_ended(&mut self, within: Duration) -> anyhow::Result<()> {
