@@ -62,25 +62,28 @@ fn verifying_a_valid_webhook_returns_its_id() {
 #[test]
 fn a_webhook_signature_covers_id_timestamp_body_and_secret() {
     let at = AT_S.to_string();
+    // Our own: a known vector matches nothing of a signature that leaves a part out, whatever is altered.
+    let signature = sign(&secret(SECRET), ID, AT_S, BODY);
+    let signature = signature.as_str();
     let mut altered = BODY.to_vec();
     altered[9] ^= 1;
     let mut longer = BODY.to_vec();
     longer.push(b' ');
     let cases = [
-        (headers("msg_other", &at, SIGNATURE), BODY),
-        (headers(ID, &(AT_S + 1).to_string(), SIGNATURE), BODY),
-        (headers(ID, &format!("+{at}"), SIGNATURE), BODY),
-        (headers(ID, &at, SIGNATURE), &altered),
-        (headers(ID, &at, SIGNATURE), &longer),
-        (headers(ID, &at, SIGNATURE), b""),
-        (headers(ID, &at, &SIGNATURE.replace("v1,", "v1a,")), BODY),
+        (headers("msg_other", &at, signature), BODY),
+        (headers(ID, &(AT_S + 1).to_string(), signature), BODY),
+        (headers(ID, &format!("+{at}"), signature), BODY),
+        (headers(ID, &at, signature), &altered),
+        (headers(ID, &at, signature), &longer),
+        (headers(ID, &at, signature), b""),
+        (headers(ID, &at, &signature.replace("v1,", "v1a,")), BODY),
         (headers(ID, &at, "v1,AAAA"), BODY),
         (headers(ID, &at, "v1,not base64!"), BODY),
     ];
     for (headers, body) in cases {
         assert_eq!(check(&headers, body), Err(SignatureError::NoMatch), "{headers:?}");
     }
-    let good = headers(ID, &at, SIGNATURE);
+    let good = headers(ID, &at, signature);
     let wrong_key = verify(&[secret(OTHER_SECRET)], &good, BODY, AT_S, 300);
     assert_eq!(wrong_key, Err(SignatureError::NoMatch));
     assert_eq!(verify(&[], &good, BODY, AT_S, 300), Err(SignatureError::NoMatch));
