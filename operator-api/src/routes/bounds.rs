@@ -2,65 +2,36 @@
 
 use serde::Deserialize;
 
-/// Most rows of a list.
-const LIMIT_MAX: i64 = 1_000;
-/// A year: longer than any payment waits.
-const WAITING_MAX_S: i64 = 31_536_000;
+/// Most rows that a list is to have.
+pub(super) type Limit = Bounded<1, 1_000, 50>;
+/// How long a payment has waited at least, in seconds: up to a year, longer than any payment waits.
+pub(super) type WaitingSeconds = Bounded<0, 31_536_000, 300>;
 
-/// Most rows that a list is to have: 1 to 1000, 50 by default.
+/// A number from `MIN` to `MAX`, `DEFAULT` where the request has none.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "i64")]
-pub(super) struct Limit(i64);
+pub(super) struct Bounded<const MIN: i64, const MAX: i64, const DEFAULT: i64>(i64);
 
-impl Limit {
+impl<const MIN: i64, const MAX: i64, const DEFAULT: i64> Bounded<MIN, MAX, DEFAULT> {
     pub(super) fn get(self) -> i64 {
         self.0
     }
 }
 
-impl Default for Limit {
+impl<const MIN: i64, const MAX: i64, const DEFAULT: i64> Default for Bounded<MIN, MAX, DEFAULT> {
     fn default() -> Self {
-        Self(50)
+        Self(DEFAULT)
     }
 }
 
-impl TryFrom<i64> for Limit {
+impl<const MIN: i64, const MAX: i64, const DEFAULT: i64> TryFrom<i64> for Bounded<MIN, MAX, DEFAULT> {
     type Error = String;
 
-    fn try_from(limit: i64) -> Result<Self, String> {
-        if (1..=LIMIT_MAX).contains(&limit) {
-            Ok(Self(limit))
+    fn try_from(number: i64) -> Result<Self, String> {
+        if (MIN..=MAX).contains(&number) {
+            Ok(Self(number))
         } else {
-            Err(format!("the limit must be from 1 to {LIMIT_MAX}"))
-        }
-    }
-}
-
-/// How long a payment has waited at least, in seconds: at most a year, 300 by default.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "i64")]
-pub(super) struct WaitingSeconds(i64);
-
-impl WaitingSeconds {
-    pub(super) fn get(self) -> i64 {
-        self.0
-    }
-}
-
-impl Default for WaitingSeconds {
-    fn default() -> Self {
-        Self(300)
-    }
-}
-
-impl TryFrom<i64> for WaitingSeconds {
-    type Error = String;
-
-    fn try_from(seconds: i64) -> Result<Self, String> {
-        if (0..=WAITING_MAX_S).contains(&seconds) {
-            Ok(Self(seconds))
-        } else {
-            Err(format!("the seconds must be from 0 to {WAITING_MAX_S}"))
+            Err(format!("the number must be from {MIN} to {MAX}"))
         }
     }
 }
