@@ -136,7 +136,7 @@ stop_cluster() {
 # database_url PORT DATABASE [USER]: prints the URL of a database; the default user is its owner.
 database_url() { printf 'postgres://%s@127.0.0.1:%s/%s' "${3:-payments}" "$1" "$2"; }
 
-service_roles="payments_api payment_worker background_worker notifier operator_api payctl" # one for each process; the migrations grant their rights
+service_roles="payments_api payment_worker background_worker notifier operator_api payctl payctl_reconcile" # one for each process; the migrations grant their rights
 
 # login_of PROCESS: prints the login of a process; payment-worker-2 is a payment-worker.
 login_of() { printf '%s_login' "${1%-[1-9]}" | tr - _; }

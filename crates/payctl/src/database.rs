@@ -16,7 +16,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// URL of the payments database.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DatabaseArgs {
-    /// URL of the payments database, with payctl's own login, or the owner's for what changes something
+    /// URL of the payments database, with the login that the command takes: payctl's own to read, payctl_reconcile_login, or the owner's
     #[arg(
         long,
         value_name = "URL",
@@ -88,8 +88,9 @@ pub(crate) fn explain_missing_right(error: anyhow::Error) -> anyhow::Error {
         return error;
     }
     error.context(
-        "the login of --database-url (PAYMENTS_DATABASE__URL) has no right to a statement of this command, which was refused; use the \
-         login of the database's owner",
+        "the login of --database-url (PAYMENTS_DATABASE__URL) has no right to a statement of this command, which was refused; \
+         reconcile and restore-check take the login payctl_reconcile_login, migrate, demo, trigger, operators --as-owner and operators \
+         reset-password that of the database's owner, and the others payctl_login",
     )
 }
 

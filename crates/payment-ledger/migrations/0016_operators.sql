@@ -425,7 +425,7 @@ BEGIN
     LOOP
         EXECUTE format(
             'CREATE TRIGGER %1$I BEFORE %2$s ON %3$I FOR EACH ROW
-                WHEN (current_user NOT IN (''payments_api'', ''payment_worker'', ''background_worker'')
+                WHEN (current_user NOT IN (''payments_api'', ''payment_worker'', ''background_worker'', ''payctl_reconcile'')
                       AND NOT pg_has_role(current_user, %4$L, ''USAGE''))
                 EXECUTE FUNCTION %5$I()',
             guarded.guarded_table || '_of_operator', guarded.events, guarded.guarded_table, current_user, guarded.guard);

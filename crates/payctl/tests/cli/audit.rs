@@ -48,7 +48,7 @@ async fn payctl_audit_lists_what_operators_did_with_payctl_and_without() {
     // The owner's own program names its user and machine.
     let disable = ["operators", "disable", "bob", "--as-owner", "--database-url"];
     let refused = payctl(&[&disable[..], &[url.as_str()]].concat()).await.refused();
-    assert!(refused.contains("the login of the database's owner"), "{refused}");
+    assert!(refused.contains("reset-password that of the database's owner"), "{refused}");
     payctl(&[&disable[..], &[staff.scratch.url()]].concat()).await.success();
     let disabled: Value =
         serde_json::from_str(&audit(&["--object", "operators", "--limit", "1", "--json"]).await).unwrap();

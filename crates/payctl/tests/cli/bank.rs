@@ -32,8 +32,6 @@ use crate::staff::Operators;
 
 /// The configuration of `./dev up`; tests override addresses in the environment.
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/demo.toml");
-/// Commands that need the rights of the database's owner; every other one is run with those of payctl's own role, which reads.
-const AS_OWNER: [&str; 3] = ["reconcile", "restore-check", "trigger"];
 /// Every payment's amount, in minor units.
 pub(crate) const AMOUNT_MINOR: i64 = 1_250;
 
@@ -68,10 +66,13 @@ impl Bank {
         Self { ledger, scratch, switch_url: url.to_owned(), operators: OnceCell::new() }
     }
 
-    /// The binary with this bank's configuration, and the rights that the command needs: the owner's, or those of payctl's own role.
+    /// The binary with this bank's configuration, and the rights that the command needs: the owner's, or those of one of payctl's roles.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let as_owner = args.first().is_some_and(|command| AS_OWNER.contains(command));
-        let url = if as_owner { self.scratch.url().to_owned() } else { self.scratch.reading_url() };
+        let url = match args.first() {
+            Some(&"trigger") => self.scratch.url().to_owned(),
+            Some(&("reconcile" | "restore-check")) => self.scratch.reconciling_url(),
+            _ => self.scratch.reading_url(),
+        };
         let mut command = command(args);
         command.envs([
             ("PAYMENTS_CONFIG", CONFIG),

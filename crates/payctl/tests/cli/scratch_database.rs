@@ -33,6 +33,11 @@ impl ScratchDatabase {
     pub(crate) fn reading_url(&self) -> String {
         format!("{}?options[role]=payctl", self.url)
     }
+
+    /// The same for a session with the rights of `payctl reconcile` and `payctl restore-check`.
+    pub(crate) fn reconciling_url(&self) -> String {
+        format!("{}?options[role]=payctl_reconcile", self.url)
+    }
 }
 
 impl Drop for ScratchDatabase {

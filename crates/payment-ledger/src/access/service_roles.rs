@@ -5,9 +5,17 @@ use sqlx::{Executor as _, PgConnection};
 
 use crate::LedgerError;
 
-/// The roles; each has the name of its process. That of `payctl` reads only.
-pub const SERVICE_ROLES: [&str; 6] =
-    ["payments_api", "payment_worker", "background_worker", "notifier", "operator_api", "payctl"];
+/// The roles; each has the name of its process. That of `payctl` reads only; `payctl_reconcile` is for `payctl reconcile` and
+/// `payctl restore-check`.
+pub const SERVICE_ROLES: [&str; 7] = [
+    "payments_api",
+    "payment_worker",
+    "background_worker",
+    "notifier",
+    "operator_api",
+    "payctl",
+    "payctl_reconcile",
+];
 
 /// Makes the role `idempotency_keys` the owner of the schema `idempotency`, and gives payments_api the rights to the rows of its table.
 /// background_worker, which detaches and drops partitions, is granted the role. Call it as the schema's owner, after the migrations; a

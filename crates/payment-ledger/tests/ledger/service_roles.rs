@@ -1,13 +1,19 @@
 //! `access::service_roles`: each process has the rights that its code uses, and none can change history (R36).
 
-use crate::support::{AMOUNT_MINOR, Bank, Stage, event, return_part, success};
+use crate::support::{AMOUNT_MINOR, Bank, SWITCH, Sample, Stage, event, return_part, success};
+use jiff::Timestamp;
 use payment_ledger::access::service_roles::SERVICE_ROLES;
+use payment_ledger::audit::reconcile::payments::Sources;
 use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use payment_ledger::switch::callbacks::Callback;
+use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::cause::{OperatorReason, ReserveRefusal};
 use payment_protocol::decision::Action;
+use payment_protocol::drift::Tolerance;
 use payment_protocol::facts::RecallRecord;
+use payment_protocol::ids::{ReturnId, SwitchName};
 use payment_protocol::port::{DebitOutcome, ReserveOutcome};
+use payment_protocol::report::{LineStatus, StatementLine};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -68,6 +74,68 @@ async fn r36_each_process_can_run_its_ledger_steps(_: PgPoolOptions, connect: Pg
     for bank in [api, worker, background, owner] {
         bank.close().await;
     }
+}
+
+/// `payctl reconcile` and `restore-check` have a role of their own: a run, what a statement lists, and the marks after lost commits.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r36_payctl_can_reconcile_without_the_rights_of_the_owner(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
+    let settled = owner.payment_at(Stage::Settled, "settled").await;
+    let recalled = owner.payment_at(Stage::DebitRefused, "recalled").await;
+    let open = owner.payment_at(Stage::Sent, "open").await;
+    let payctl = bank_as("payctl_reconcile", &connect).await;
+    payctl.ledger.delete_old_reconciliation_lists().await.unwrap();
+    payctl.ledger.reconciliation_baseline().await.unwrap();
+    let (run, _) = payctl.ledger.begin_reconciliation_run(Some(3_600)).await.unwrap();
+    payctl.ledger.record_running_workflows(run, &[settled.id.to_string()]).await.unwrap();
+    let line = |p: &Sample, cursor: &str, status, return_id: Option<&str>, amount_minor| StatementLine {
+        cursor: cursor.into(),
+        transfer_id: format!("t-{}", p.id),
+        reference: Some(format!("{}:submit", p.tx)),
+        status,
+        return_id: return_id.map(|id| ReturnId::new(id).unwrap()),
+        amount_minor,
+        currency: "EUR".into(),
+        finished_at: Timestamp::now(),
+    };
+    // A part of a charged payment came back, and all of one whose debit was refused.
+    let lines = [
+        line(&settled, "1", LineStatus::Settled, None, AMOUNT_MINOR),
+        line(&settled, "2", LineStatus::Returned, Some("part"), 400),
+        line(&recalled, "3", LineStatus::Settled, None, AMOUNT_MINOR),
+        line(&recalled, "4", LineStatus::Returned, None, AMOUNT_MINOR),
+    ];
+    let (switch, ids) = (SwitchName::new(SWITCH).unwrap(), [settled.id.clone(), recalled.id.clone()]);
+    assert_eq!(payctl.ledger.statement_cursor(&switch).await.unwrap(), None);
+    assert_eq!(payctl.ledger.store_lines(&switch, &lines).await.unwrap(), 4);
+    for (id, report) in payctl.ledger.unrecorded_returns(&ids).await.unwrap() {
+        payctl.ledger.record_returned(&id, &report, FinalStatusSource::Statement).await.unwrap();
+    }
+    assert_eq!(payctl.ledger.record_listed_returns(&ids).await.unwrap(), 1);
+    assert_eq!(owner.column(&recalled, "final_status").await.as_deref(), Some("returned"));
+    let sources = Sources { statements: vec![switch], workflows: Some(run) };
+    let compared = payctl.ledger.compare(&sources, &ids).await.unwrap();
+    let tolerance = Tolerance { grace_s: 0, cancelling_s: 0 };
+    let findings: Vec<_> = compared.iter().flat_map(|payment| payment.findings(tolerance)).collect();
+    assert!(!findings.is_empty());
+    payctl.ledger.open_findings(&findings).await.unwrap();
+    assert_eq!(payctl.ledger.verify_journal().await.unwrap().findings, []);
+    assert_eq!(
+        payctl.ledger.mark_open_payments(Timestamp::now()).await.unwrap(),
+        2,
+        "{} and {}",
+        open.id,
+        recalled.id
+    );
+    payctl.ledger.transfers_without_attempt(0, 10).await.unwrap();
+    payctl.ledger.ended_workflows_without_payment(&[settled.id.to_string()]).await.unwrap();
+    payctl.ledger.finish_reconciliation_run(run, &serde_json::json!({})).await.unwrap();
+    owner.audit().await;
+    payctl.close().await;
+    owner.close().await;
 }
 
 /// Statements that no role has a right for.
@@ -274,6 +342,28 @@ const FORBIDDEN_TO: &[(&str, &[&str])] = &[
             "UPDATE outbox SET published_at = NULL",
             "DELETE FROM parked_deliveries",
             "SELECT payment_id FROM payments FOR UPDATE",
+        ],
+    ),
+    (
+        "payctl_reconcile",
+        &[
+            "SELECT key_hash FROM api_keys",
+            "SELECT * FROM operators",
+            "SELECT * FROM operator_sessions",
+            "SELECT * FROM webhook_endpoints",
+            "INSERT INTO payments (payment_id) VALUES ('mine')",
+            "INSERT INTO decisions (decision_id, payment_id) SELECT 'dec_x', payment_id FROM payments",
+            "INSERT INTO submissions (payment_id, attempt) SELECT payment_id, 9 FROM payments",
+            "INSERT INTO switch_callbacks (switch, event_id, reference, status, amount_minor, currency, body)
+             VALUES ('sw', 'forged', 'r', 'SUCCESS', 100, 'EUR', '')",
+            "INSERT INTO operations (operation_key, payment_id, outcome) SELECT tx_id || ':x', payment_id, 'done' FROM payments",
+            "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
+             SELECT tx_id || ':debit', payment_id, 'debit', 'internal:holding:EUR', 'internal:escrow:EUR', amount_minor, 'EUR' FROM payments",
+            "UPDATE payments SET run_id = 'mine'",
+            "UPDATE payments SET attempts = 0",
+            "UPDATE payments SET money_reported_at = now()",
+            "DELETE FROM outbox",
+            "DELETE FROM reconciliation_runs",
         ],
     ),
 ];
