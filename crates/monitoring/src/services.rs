@@ -183,6 +183,23 @@ const BACKLOG_RULES: &[Rule] = &[
         summary: "Reconciliation runs could not read a switch statement or the list of workflows for 2 hours",
         description: "Nobody is affected yet, but drift between the ledger and the unread statement or list is not detected. `payctl reconcile` shows what could not be read and why.",
     },
+    Rule {
+        name: "ErasureFailing",
+        expr: "max(erasures_failing) > 0",
+        pending_s: 60,
+        severity: Warning,
+        summary: "The erasure of an account's personal fields failed",
+        description: "Personal fields that two operators had erased are still stored. The erasure is tried again every hour, and those of other accounts go on. The background-worker's log names the account and the reason.",
+    },
+    // A payment may be erased 30 days after its end.
+    Rule {
+        name: "ErasureOverdue",
+        expr: "max(erasures_open_oldest_seconds) > 3456000",
+        pending_s: 60,
+        severity: Warning,
+        summary: "An erasure of personal fields has not been done for 40 days",
+        description: "Personal fields that two operators had erased may still be stored: those of payments with something open. `payctl accounts show ACCOUNT` shows how many payments are erased; close what is open of the others.",
+    },
 ];
 
 /// Alerts on events between outbox, broker and consumers.

@@ -268,7 +268,7 @@ BEGIN
     ELSIF change_kind = 'erase_account' THEN
         INSERT INTO erasures (account_id, approved_by, reason, requested_at) VALUES (a ->> 'account_id', by_operator, why, clock_timestamp())
             ON CONFLICT (account_id) DO UPDATE SET approved_by = excluded.approved_by, reason = excluded.reason,
-                requested_at = excluded.requested_at, next_look_at = '-infinity', done_at = NULL;
+                requested_at = excluded.requested_at, next_look_at = '-infinity', failure = NULL, done_at = NULL;
     ELSIF change_kind = 'activate_kill_switch' THEN
         INSERT INTO kill_switches (switch, currency, destination_prefix, activated_by, reason)
             VALUES (a ->> 'switch', a ->> 'currency', a ->> 'destination_prefix', by_operator, why)

@@ -15,12 +15,14 @@ CREATE TABLE erasures (
     at_payment   text        NOT NULL DEFAULT '',
     waiting      bigint      NOT NULL DEFAULT 0,
     next_look_at timestamptz NOT NULL DEFAULT '-infinity',
+    -- Why the last attempt to go on failed.
+    failure      text,
     done_at      timestamptz
 );
 
 CREATE INDEX erasures_open ON erasures (next_look_at) WHERE done_at IS NULL;
 CREATE TRIGGER erasures_audited AFTER INSERT OR UPDATE OF requested_at, done_at ON erasures
-    FOR EACH ROW EXECUTE FUNCTION record_in_audit_log('account_id', 'payments', 'at', 'at_payment', 'waiting', 'next_look_at');
+    FOR EACH ROW EXECUTE FUNCTION record_in_audit_log('account_id', 'payments', 'at', 'at_payment', 'waiting', 'next_look_at', 'failure');
 
 -- Whether nothing can happen any more that needs the personal fields of a payment: it ended long ago, and nothing of it is open.
 CREATE FUNCTION may_be_erased(p payments, ended_for interval) RETURNS boolean LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
@@ -63,9 +65,10 @@ END
 $$;
 
 -- Goes on with an erasure, if one is due: takes the next payments of its account, erases those that may be, and begins again an hour after
--- a pass in which some had to wait. Payments that were erased before are among them, for what came since. Returns how many it took; NULL if
--- no erasure is due. Planned for each account: a plan for any would read all payments.
-CREATE FUNCTION go_on_with_erasure(ended_for interval, at_most integer) RETURNS bigint
+-- a pass in which some had to wait. Payments that were erased before are among them, for what came since. Returns how many it took, NULL if
+-- no erasure is due, and whose erasure failed and why: it is tried again an hour later, and the others go on meanwhile. Planned for each
+-- account: a plan for any would read all payments.
+CREATE FUNCTION go_on_with_erasure(ended_for interval, at_most integer, OUT taken_count bigint, OUT failed_account text, OUT failed_because text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
     e        erasures;
@@ -79,7 +82,7 @@ BEGIN
     SELECT * INTO e FROM erasures WHERE done_at IS NULL AND next_look_at <= clock_timestamp() ORDER BY next_look_at LIMIT 1
         FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        RETURN NULL;
+        RETURN;
     END IF;
     SELECT a.tenant_id INTO tenant FROM accounts a WHERE a.account_id = e.account_id;
     SELECT array_agg(p.payment_id), max(p.accepted_at) INTO taken, last_at
@@ -91,20 +94,28 @@ BEGIN
         UPDATE erasures SET at = '-infinity', at_payment = '', waiting = 0, next_look_at = clock_timestamp() + interval '1 hour',
                done_at = CASE e.waiting WHEN 0 THEN clock_timestamp() END
             WHERE account_id = e.account_id;
-        RETURN 0;
+        taken_count := 0;
+        RETURN;
     END IF;
     -- Locked first, and looked at afterwards: nothing of them is opened meanwhile. One that somebody else has locked waits.
     held := ARRAY(SELECT p.payment_id FROM payments p WHERE p.payment_id = ANY (taken) ORDER BY p.payment_id FOR UPDATE SKIP LOCKED);
     SELECT coalesce(array_agg(p.payment_id), '{}'), count(*) FILTER (WHERE p.erased_at IS NULL) INTO ids, newly
     FROM payments p WHERE p.payment_id = ANY (held) AND may_be_erased(p, greatest(ended_for, interval '1 day'));
-    PERFORM erase_payments(tenant, ids);
-    UPDATE erasures SET payments = payments + newly, waiting = waiting + cardinality(taken) - cardinality(ids), at = last_at,
+    taken_count := cardinality(taken);
+    BEGIN
+        PERFORM erase_payments(tenant, ids);
+    EXCEPTION WHEN OTHERS THEN
+        failed_account := e.account_id;
+        failed_because := SQLERRM;
+        UPDATE erasures SET failure = failed_because, next_look_at = clock_timestamp() + interval '1 hour' WHERE account_id = e.account_id;
+        RETURN;
+    END;
+    UPDATE erasures SET failure = NULL, payments = payments + newly, waiting = waiting + cardinality(taken) - cardinality(ids), at = last_at,
            at_payment = (SELECT max(p.payment_id) FROM payments p WHERE p.payment_id = ANY (taken) AND p.accepted_at = last_at)
         WHERE account_id = e.account_id;
-    RETURN cardinality(taken);
 END
 $$;
 
 REVOKE EXECUTE ON FUNCTION erase_payments(text, text[]), go_on_with_erasure(interval, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION go_on_with_erasure(interval, integer) TO background_worker;
-GRANT SELECT ON erasures TO operator_api;
+GRANT SELECT ON erasures TO background_worker, operator_api;

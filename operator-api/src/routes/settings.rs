@@ -45,12 +45,15 @@ pub(crate) struct ErasureDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     done_at: Option<Timestamp>,
+    /// Why the last attempt failed, in the database's words; it is repeated every hour. Missing where it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
 }
 
 impl From<Erasure> for ErasureDocument {
     fn from(erasure: Erasure) -> Self {
-        let Erasure { requested_at, payments, done_at } = erasure;
-        Self { requested_at, erased_payments: payments, done_at }
+        let Erasure { requested_at, payments, done_at, failure } = erasure;
+        Self { requested_at, erased_payments: payments, done_at, failure }
     }
 }
 

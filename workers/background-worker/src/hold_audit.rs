@@ -122,6 +122,8 @@ mod tests {
             "journal_unsealed_oldest_seconds",
             "outbox_parked",
             "consumer_parked_messages",
+            "erasures_failing",
+            "erasures_open_oldest_seconds",
             "events_unprocessed{consumer=\"notifier\"}",
             "events_unprocessed{consumer=\"webhooks\"}",
             "kill_switches_active{target=\"switch\"}",

@@ -82,6 +82,9 @@ pub(crate) async fn collect(ledger: &Ledger, lag_monitors: &mut [ConsumerLagMoni
     metrics::gauge!("limits_configured", "scope" => "tenant").set(admission.tenants_limited as f64);
     metrics::gauge!("limits_exhausted", "scope" => "account").set(admission.accounts_used_up as f64);
     metrics::gauge!("limits_exhausted", "scope" => "tenant").set(admission.tenants_used_up as f64);
+    let erasures = ledger.open_erasures().await?;
+    metrics::gauge!("erasures_failing").set(erasures.failing as f64);
+    metrics::gauge!("erasures_open_oldest_seconds").set(erasures.oldest_s as f64);
     let run = ledger.last_reconciliation_run().await?;
     metrics::gauge!("reconciliation_last_run_age_seconds").set(run.finished_s as f64);
     metrics::gauge!("reconciliation_last_full_run_age_seconds").set(run.full_finished_s as f64);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use monitoring::background_task::BackgroundTask;
 use payment_ledger::Ledger;
+use payment_ledger::operator::erasure::ErasureStep;
 use postgres_kit::deletion::DELETED_MAX;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
@@ -71,8 +72,15 @@ async fn maintain_partitions(pool: &PgPool) -> Result<()> {
 
 /// Goes on with an erasure that operators have begun.
 async fn erase(ledger: &Ledger, erase_after: Duration) -> Result<RoundOutcome> {
-    let taken = ledger.go_on_with_erasure(erase_after).await.context("no personal fields were erased")?;
-    Ok(if taken.is_some() { RoundOutcome::MoreWork } else { RoundOutcome::Idle })
+    let step = ledger.go_on_with_erasure(erase_after).await.context("no personal fields were erased")?;
+    if let Some(ErasureStep::Failed { account, reason }) = &step {
+        tracing::error!(
+            account,
+            reason,
+            "the erasure of an account's personal fields failed; it is tried again an hour later"
+        );
+    }
+    Ok(if step.is_some() { RoundOutcome::MoreWork } else { RoundOutcome::Idle })
 }
 
 async fn prune_events(pool: &PgPool, retention: Duration) -> Result<RoundOutcome> {

@@ -139,6 +139,9 @@ async fn show(account: &AccountArgs, client: &OperatorClient, out: &mut Output<'
             "payments before {:.0} are erased: {}, {status}",
             erasure.requested_at, erasure.erased_payments
         ))?;
+        if let Some(failure) = &erasure.failure {
+            out.write_line(format_args!("the last attempt failed, and is repeated every hour: {failure}"))?;
+        }
     }
     Ok(())
 }

@@ -96,6 +96,7 @@ pub(crate) struct ErasureDocument {
     pub(crate) requested_at: Timestamp,
     pub(crate) erased_payments: i64,
     pub(crate) done_at: Option<Timestamp>,
+    pub(crate) failure: Option<String>,
 }
 
 /// A limit in force.

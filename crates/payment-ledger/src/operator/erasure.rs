@@ -20,21 +20,66 @@ pub struct Erasure {
     pub payments: i64,
     /// When the last one was erased; `None` while some have to wait.
     pub done_at: Option<Timestamp>,
+    /// Why the last attempt to go on failed; it is repeated every hour.
+    pub failure: Option<String>,
+}
+
+/// One step of an erasure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ErasureStep {
+    /// As many payments were taken, and erased unless they have to wait.
+    Taken(i64),
+    /// The erasure of this account failed, and is tried again an hour later. What was erased stays erased.
+    Failed {
+        /// The account.
+        account: String,
+        /// The database's words.
+        reason: String,
+    },
+}
+
+/// Erasures that are not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenErasures {
+    /// Those whose last attempt failed.
+    pub failing: i64,
+    /// Time since the oldest was confirmed, in seconds; 0 if none is open.
+    pub oldest_s: i64,
 }
 
 impl Ledger {
     /// Goes on with an erasure, if one is due: takes the next payments of its account, and erases those that ended `ended_for` ago.
-    /// Returns how many it took; `None` if no erasure is due.
+    /// `None` if no erasure is due.
     ///
     /// # Errors
     /// [`LedgerError`]; what was erased stays erased.
-    pub async fn go_on_with_erasure(&self, ended_for: Duration) -> Result<Option<i64>, LedgerError> {
-        let taken = sqlx::query_scalar!(
-            "SELECT go_on_with_erasure($1 * interval '1 second', $2)",
+    pub async fn go_on_with_erasure(&self, ended_for: Duration) -> Result<Option<ErasureStep>, LedgerError> {
+        let step = sqlx::query!(
+            "SELECT taken_count, failed_account, failed_because FROM go_on_with_erasure($1 * interval '1 second', $2)",
             ended_for.as_secs_f64(),
             BATCH,
-        );
-        Ok(taken.fetch_one(&self.pool).await?)
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(match (step.failed_account, step.failed_because) {
+            (Some(account), Some(reason)) => Some(ErasureStep::Failed { account, reason }),
+            _ => step.taken_count.map(ErasureStep::Taken),
+        })
+    }
+
+    /// The erasures that are not done.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn open_erasures(&self) -> Result<OpenErasures, LedgerError> {
+        Ok(sqlx::query_as!(
+            OpenErasures,
+            r#"SELECT count(failure) AS "failing!",
+                      coalesce(extract(epoch FROM clock_timestamp() - min(requested_at)), 0)::bigint AS "oldest_s!"
+               FROM erasures WHERE done_at IS NULL"#
+        )
+        .fetch_one(&self.pool)
+        .await?)
     }
 
     /// The erasure of an account, if operators have begun one.
@@ -43,7 +88,7 @@ impl Ledger {
     /// [`LedgerError`].
     pub async fn erasure(&self, account: &AccountId) -> Result<Option<Erasure>, LedgerError> {
         let row = sqlx::query!(
-            "SELECT requested_at, payments, done_at FROM erasures WHERE account_id = $1",
+            "SELECT requested_at, payments, done_at, failure FROM erasures WHERE account_id = $1",
             account.as_str(),
         )
         .fetch_optional(&self.pool)
@@ -52,6 +97,7 @@ impl Ledger {
             requested_at: row.requested_at.to_jiff(),
             payments: row.payments,
             done_at: row.done_at.map(|at| at.to_jiff()),
+            failure: row.failure,
         }))
     }
 }

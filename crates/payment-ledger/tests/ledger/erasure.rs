@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::support::{AMOUNT_MINOR, Bank, Sample, Stage, account_id, event, return_part, success};
 use payment_ledger::access::service_roles::SERVICE_ROLES;
 use payment_ledger::audit::seal::{BatchSize, SealOutcome};
+use payment_ledger::operator::erasure::{ErasureStep, OpenErasures};
 use payment_ledger::steps::accept::{AcceptOutcome, NewPayment, accept};
 use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_protocol::ids::{AccountId, EventId};
@@ -278,7 +279,8 @@ async fn an_erasure_of_many_payments_takes_each_once(options: PgPoolOptions, con
     let other = bank.open("other", AMOUNT_MINOR).await;
     order_erasure(&bank, &other).await;
     let mut rounds = Vec::new();
-    while let Some(taken) = bank.ledger.go_on_with_erasure(MONTH).await.unwrap() {
+    while let Some(step) = bank.ledger.go_on_with_erasure(MONTH).await.unwrap() {
+        let ErasureStep::Taken(taken) = step else { panic!("{step:?}") };
         rounds.push(taken);
     }
     rounds.sort_unstable();
@@ -286,6 +288,53 @@ async fn an_erasure_of_many_payments_takes_each_once(options: PgPoolOptions, con
     assert!(bank.ledger.erasure(&other).await.unwrap().unwrap().done_at.is_some());
     assert_eq!(bank.number("SELECT count(*) FROM payments WHERE erased_at IS NULL").await, 0);
     assert_eq!(bank.ledger.erasure(&account).await.unwrap().unwrap().payments, 1_301);
+}
+
+/// An erasure that the database refuses is reported and tried again later; the others go on.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_erasure_that_fails_keeps_no_other_waiting(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::with_connections(options, connect.clone(), 2).await;
+    let mut accounts = Vec::new();
+    for name in ["refused", "other"] {
+        let account = bank.open(name, AMOUNT_MINOR).await;
+        let (_, p) = payment(&bank, &account, Stage::Settled, name).await;
+        age(&bank, &p).await;
+        order_erasure(&bank, &account).await;
+        accounts.push(account);
+    }
+    bank.sql(
+        "CREATE FUNCTION refuse_refused() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'this one is refused'; END $$;
+         CREATE TRIGGER refused BEFORE UPDATE OF erased_at ON payments FOR EACH ROW WHEN (NEW.source_account = 'refused')
+             EXECUTE FUNCTION refuse_refused()",
+    )
+    .await;
+    let worker = connect.options([("role", "background_worker")]);
+    let worker = Bank::with_connections(PgPoolOptions::new(), worker, 1).await;
+    let mut failed = Vec::new();
+    while let Some(step) = worker.ledger.go_on_with_erasure(MONTH).await.unwrap() {
+        if let ErasureStep::Failed { account, reason } = step {
+            failed.push((account, reason));
+        }
+    }
+    let reason = "this one is refused".to_owned();
+    assert_eq!(failed, [("refused".to_owned(), reason.clone())], "once in a pass");
+    let erasure = async |n: usize| bank.ledger.erasure(&accounts[n]).await.unwrap().unwrap();
+    assert_eq!((erasure(0).await.payments, erasure(0).await.failure), (0, Some(reason)));
+    assert_eq!((erasure(1).await.payments, erasure(1).await.failure), (1, None));
+    assert!(erasure(1).await.done_at.is_some());
+    let open = worker.ledger.open_erasures().await.unwrap();
+    assert_eq!(open.failing, 1);
+    assert!((0..=600).contains(&open.oldest_s), "{open:?}");
+    // The reason is removed.
+    bank.sql("DROP TRIGGER refused ON payments").await;
+    bank.sql(LOOK_NOW).await;
+    erase(&worker).await;
+    assert_eq!((erasure(0).await.payments, erasure(0).await.failure), (1, None));
+    assert_eq!(worker.ledger.open_erasures().await.unwrap(), OpenErasures { failing: 0, oldest_s: 0 });
+    bank.audit().await;
+    worker.close().await;
+    bank.close().await;
 }
 
 /// background-worker goes on with what operators began; no role erases by itself.
