@@ -51,6 +51,10 @@ pub struct PaymentWorkerOptions {
     pub reconciliation_window_s: u32,
     /// Interval of the reconciliation runs over everything, in seconds; 0 creates no schedule. Default 86400.
     pub full_reconciliation_interval_s: u64,
+    /// Build id of this release, of 1 to 100 characters `A-Z a-z 0-9 . _ -`: Temporal then runs each workflow to its end on the release
+    /// on which it started (worker versioning, with the task queue as the deployment's name), and new ones on the current version, which
+    /// operators set. Empty: any worker continues any workflow. Default empty.
+    pub build_id: String,
     /// Time for running activities to finish at a shutdown, in milliseconds. Polls, cancels and recalls that wait for a switch are
     /// abandoned after a second at most. Default 8000.
     pub shutdown_timeout_ms: u64,
@@ -69,6 +73,7 @@ impl Default for PaymentWorkerOptions {
             reconciliation_interval_s: 3_600,
             reconciliation_window_s: 259_200,
             full_reconciliation_interval_s: 86_400,
+            build_id: String::new(),
             shutdown_timeout_ms: 8_000,
         }
     }

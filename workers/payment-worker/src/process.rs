@@ -17,7 +17,7 @@ use service_kit::task::Trigger;
 use service_kit::{metrics, published, serve, shutdown};
 use switch_client::{SecretsOf, SwitchClient};
 use temporalio_client::Client;
-use temporalio_common::worker::WorkerDeploymentOptions;
+use temporalio_common::worker::{VersioningBehavior, WorkerDeploymentOptions, WorkerDeploymentVersion};
 use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio::task::{JoinError, JoinSet};
@@ -47,8 +47,8 @@ use crate::{recalls, restore};
 /// Pause between two wake-up notifications of this process to the outbox relay, half of it in a quiet moment. The first one is sent at once, so a payment
 /// alone does not wait; under load a round of the relay then publishes the events of several payments. S3.5 allows 500 ms.
 const WAKE_UP_PAUSE: Duration = Duration::from_millis(200);
-/// With a build id, Temporal would write each workflow to its visibility store once more, after its first task.
-const NO_BUILD_ID: &str = "";
+/// Longest build id, in characters.
+const BUILD_ID_MAX: usize = 100;
 /// Workflow tasks at once, beside those that hold a submit at a switch.
 const WORKFLOW_TASKS_MAX: usize = 100;
 /// Ordinary activities of the main task queue at once.
@@ -197,7 +197,7 @@ impl WorkerSet<'_> {
         // Submits within workflow tasks hold their slots while a switch hangs, and leave those of the other workflows.
         let slots = WORKFLOW_TASKS_MAX + self.switch_clients.len() * LOCAL_SUBMITS_MAX;
         let mut options = WorkerOptions::new(self.task_queue.clone())
-            .deployment_options(WorkerDeploymentOptions::from_build_id(NO_BUILD_ID.to_owned()))
+            .deployment_options(self.deployment()?)
             .tuner(fixed_slots(slots))
             .register_workflow::<InterBankPaymentWorkflow>()?
             .register_workflow::<AccountLockWorkflow>()?
@@ -215,6 +215,34 @@ impl WorkerSet<'_> {
             options.workflow_interceptor(traces::workflow_spans());
         }
         Ok(Worker::new(&self.runtime, self.client.clone(), options)?)
+    }
+
+    /// Without a build id there is no versioning, and Temporal does not write each workflow to its visibility store once more, after its
+    /// first task. The workers of the switches have no version: activities are compatible from one release to the next.
+    fn deployment(&self) -> anyhow::Result<WorkerDeploymentOptions> {
+        let build_id = &self.options.build_id;
+        if build_id.is_empty() {
+            return Ok(WorkerDeploymentOptions::from_build_id(String::new()));
+        }
+        let is_allowed = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
+        anyhow::ensure!(
+            build_id.len() <= BUILD_ID_MAX && build_id.chars().all(is_allowed),
+            "worker.build_id is {build_id:?}: use 1 to {BUILD_ID_MAX} characters of A-Z a-z 0-9 . _ -"
+        );
+        anyhow::ensure!(
+            !self.task_queue.contains('.'),
+            "temporal.task_queue {:?} names the deployment of worker.build_id, and Temporal allows no dot in it",
+            self.task_queue
+        );
+        let version = WorkerDeploymentVersion::builder()
+            .deployment_name(self.task_queue.clone())
+            .build_id(build_id.clone())
+            .build();
+        // A workflow is replayed by the release that ran it: no release needs to replay another one's histories, forth or back.
+        Ok(WorkerDeploymentOptions::new(version)
+            .use_worker_versioning(true)
+            .default_versioning_behavior(VersioningBehavior::Pinned)
+            .build())
     }
 
     fn switch_activities(&self) -> SwitchActivities {

@@ -138,7 +138,8 @@ impl Starter<'_> {
         let (span, header) = traces::start_span(self.traces.as_deref(), &payment_id, &workflow_id).await;
         let options = WorkflowStartOptions::new(self.temporal.task_queue.clone(), workflow_id.clone())
             .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
-            .enable_eager_workflow_start(true)
+            // An eager start gives the workflow to this process, whichever version is the current one.
+            .enable_eager_workflow_start(self.options.build_id.is_empty())
             .search_attributes(attributes::of(&payment))
             .static_summary(summary)
             .static_details(details)

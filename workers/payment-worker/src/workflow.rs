@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::{Decision, DecisionOutcome};
@@ -86,6 +86,9 @@ impl InterBankPaymentWorkflow {
     /// error; the failure's type is the code of the first cause.
     #[run]
     pub async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<String> {
+        if crash_point::is_other_release() {
+            ctx.timer(Duration::from_millis(1)).await;
+        }
         let payment = ctx.state(|workflow| workflow.payment.clone());
         let port = TemporalPaymentPort::new(ctx.clone(), &payment);
         let outcome = pay(&port, &payment).await;
