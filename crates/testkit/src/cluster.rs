@@ -38,6 +38,9 @@ pub struct Cluster {
     server: Child,
     /// Starts the server.
     start: Command,
+    /// Folder of PostgreSQL's programs.
+    programs: PathBuf,
+    user: ServerUser,
     /// Whether the folder outlives the value.
     is_kept: bool,
     _port: ReservedPort,
@@ -151,6 +154,8 @@ impl Cluster {
             address,
             server: server.spawn()?,
             start: server,
+            programs,
+            user,
             is_kept: false,
             _port: port,
         };
@@ -188,6 +193,43 @@ impl Cluster {
             async move { Ok(ended?.map(|_| ())) }
         })
         .await
+    }
+
+    /// Takes a backup of the running server, in place of an earlier one.
+    ///
+    /// # Errors
+    /// If `pg_basebackup` fails; the error has its words.
+    pub async fn back_up(&self) -> anyhow::Result<()> {
+        let folder = self.backup();
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        let mut backup = self.user.command(&self.programs.join("pg_basebackup"));
+        backup.args(["--checkpoint=fast", "--wal-method=stream", "--no-sync"]);
+        backup.arg("-d").arg(&self.url).arg("-D").arg(&folder).stdin(Stdio::null());
+        let output = tokio::process::Command::from(backup).kill_on_drop(true).output();
+        let output = tokio::time::timeout(WITHIN, output).await.context("pg_basebackup does not end")??;
+        ensure!(output.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    }
+
+    /// Replaces the server by one with the data of the backup, at the same address: what was committed since then is lost.
+    ///
+    /// # Errors
+    /// If there is no backup, or the server does not stop or start.
+    pub async fn restore(&mut self) -> anyhow::Result<()> {
+        let backup = self.backup();
+        ensure!(backup.exists(), "there is no backup of the cluster");
+        self.stop_immediately().await?;
+        let data = self.folder.join("data");
+        std::fs::remove_dir_all(&data)?;
+        std::fs::rename(backup, data)?;
+        self.spawn()?;
+        self.wait_ready().await
+    }
+
+    fn backup(&self) -> PathBuf {
+        self.folder.join("backup")
     }
 
     /// Keeps the folder with the data and the log when the server ends, so that a failure can be examined.

@@ -103,6 +103,17 @@ impl Process {
         })
     }
 
+    /// The program.
+    #[must_use]
+    pub fn program(&self) -> &Path {
+        &self.binary
+    }
+
+    /// Replaces the program from the next start on, for example by that of another release.
+    pub fn set_program(&mut self, program: PathBuf) {
+        self.binary = program;
+    }
+
     /// Sets an environment variable from the next start on.
     pub fn set_variable(&mut self, name: &str, value: &str) {
         self.environment.insert(name.to_owned(), value.to_owned());

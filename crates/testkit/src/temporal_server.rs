@@ -1,11 +1,11 @@
 //! One Temporal server per test, with a database file: a real development server, killed and paused by real signals.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use uuid::Uuid;
@@ -15,6 +15,8 @@ use crate::wait::until;
 
 /// Time limit for the server to become healthy.
 const WITHIN: Duration = Duration::from_secs(60);
+/// File of the server's database.
+const DATABASE: &str = "temporal.db";
 /// Settings of the server, as in `scripts/temporal.sh`.
 const SETTINGS: [&str; 4] = [
     "history.transferProcessorMaxPollRPS=200",
@@ -65,7 +67,7 @@ impl TemporalServer {
             .args(["--search-attribute", "PaymentSwitch=Keyword"])
             .args(["--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=NORMAL"])
             .arg("--db-filename")
-            .arg(self.folder.join("temporal.db"));
+            .arg(self.folder.join(DATABASE));
         for setting in SETTINGS {
             command.args(["--dynamic-config-value", setting]);
         }
@@ -122,6 +124,36 @@ impl TemporalServer {
         Ok(())
     }
 
+    /// Takes a backup, in place of an earlier one. The server is killed for it and started again.
+    ///
+    /// # Errors
+    /// If the files cannot be copied, or the server does not start.
+    pub async fn back_up(&mut self) -> anyhow::Result<()> {
+        self.kill().await?;
+        let backup = self.folder.join("backup");
+        if backup.exists() {
+            std::fs::remove_dir_all(&backup)?;
+        }
+        std::fs::create_dir(&backup)?;
+        copy_database(&self.folder, &backup)?;
+        self.spawn()?;
+        self.wait_healthy().await
+    }
+
+    /// Kills the server, and starts one with the data of the backup at the same address: what it recorded since then is lost.
+    ///
+    /// # Errors
+    /// If there is no backup, or the server does not start.
+    pub async fn restore(&mut self) -> anyhow::Result<()> {
+        self.kill().await?;
+        for file in database_files(&self.folder)? {
+            std::fs::remove_file(file)?;
+        }
+        copy_database(&self.folder.join("backup"), &self.folder)?;
+        self.spawn()?;
+        self.wait_healthy().await
+    }
+
     /// Sends SIGSTOP: the server keeps its connections and answers nothing.
     ///
     /// # Errors
@@ -149,6 +181,26 @@ impl TemporalServer {
         kill_process(id.and_then(Pid::from_raw).context("the Temporal server is not running")?, signal)?;
         Ok(())
     }
+}
+
+/// The files of the database in a folder: the database, and what SQLite has not written into it yet.
+fn database_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(DATABASE) {
+            files.push(entry.path());
+        }
+    }
+    ensure!(!files.is_empty(), "{} has no database of a Temporal server", folder.display());
+    Ok(files)
+}
+
+fn copy_database(from: &Path, to: &Path) -> anyhow::Result<()> {
+    for file in database_files(from)? {
+        std::fs::copy(&file, to.join(file.file_name().context("a file has a name")?))?;
+    }
+    Ok(())
 }
 
 /// The command line tool of Temporal, which is the development server too.

@@ -5,6 +5,7 @@
 //! never held.
 
 pub mod histories;
+pub(crate) mod sampler;
 
 use std::collections::BTreeMap;
 use std::future::Future;

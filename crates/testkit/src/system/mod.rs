@@ -14,6 +14,7 @@ use temporalio_client::Client;
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
+use crate::auditor::sampler::Sampler;
 use crate::config_file;
 use crate::database::{self, Database};
 use crate::environment::TestEnvironment;
@@ -67,6 +68,7 @@ pub struct System {
     test_environment: TestEnvironment,
     folder: PathBuf,
     variables: Variables,
+    pub(crate) sampler: Sampler,
     pub(crate) http: reqwest::Client,
     pub(crate) temporal: OnceCell<Client>,
 }
@@ -169,6 +171,7 @@ impl System {
             start("background-worker", "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN", variables.clone());
         let (worker, background_worker) = tokio::try_join!(worker, background_worker)?;
 
+        let sampler = Sampler::start(database.pool.clone());
         let system = Self {
             switch: SwitchAdmin::new(mock_switch.url()),
             database,
@@ -183,6 +186,7 @@ impl System {
             test_environment,
             folder,
             variables,
+            sampler,
             http: crate::http(),
             temporal: OnceCell::new(),
         };

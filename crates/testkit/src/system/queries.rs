@@ -195,12 +195,14 @@ impl System {
         .await
     }
 
-    /// Compares bank and switches ([`auditor::compare`]). Called at the end of every test.
+    /// Compares bank and switches ([`auditor::compare`]). Called at the end of every test: the ledger has been sampled since the start.
     ///
     /// # Errors
-    /// Every disagreement.
+    /// Every disagreement, or the first sample that was not in order.
     pub async fn audit(&self) -> anyhow::Result<Audit> {
         let switches = [&self.switch].into_iter().chain(self.other.as_ref().map(|other| &other.admin));
-        auditor::compare(&self.database.pool, switches).await
+        let audit = auditor::compare(&self.database.pool, switches).await?;
+        self.sampler.check()?;
+        Ok(audit)
     }
 }

@@ -1,0 +1,71 @@
+//! Samples the ledger of a system in the background, from its start to its audit.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::bail;
+use sqlx::PgPool;
+use tokio::task::JoinHandle;
+
+use super::check_conservation;
+
+/// Pause between two samples.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// What the samples have found so far. Dropping it ends the sampling.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    found: Arc<Mutex<Found>>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    samples: usize,
+    violation: Option<String>,
+}
+
+impl Sampler {
+    /// Samples until the first violation, or until the value is dropped.
+    pub(crate) fn start(pool: PgPool) -> Self {
+        let found = Arc::new(Mutex::new(Found::default()));
+        let noted = Arc::clone(&found);
+        let task = tokio::spawn(async move {
+            loop {
+                let sample = check_conservation(&pool).await;
+                {
+                    let mut found = noted.lock().unwrap_or_else(PoisonError::into_inner);
+                    match sample {
+                        Ok(()) => found.samples += 1,
+                        // The test has taken the database away: no sample.
+                        Err(error) if error.is::<sqlx::Error>() => {}
+                        Err(violation) => {
+                            let number = found.samples + 1;
+                            found.violation = Some(format!("sample {number}: {violation:#}"));
+                            return;
+                        }
+                    }
+                }
+                tokio::time::sleep(INTERVAL).await;
+            }
+        });
+        Self { found, task }
+    }
+
+    /// Whether every sample so far was in order.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        match &self.found.lock().unwrap_or_else(PoisonError::into_inner).violation {
+            Some(violation) => bail!("the ledger was not in order while the test ran: {violation}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
