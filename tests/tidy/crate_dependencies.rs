@@ -16,7 +16,7 @@ use crate::root;
 type Dependencies = BTreeMap<String, BTreeSet<String>>;
 
 /// Packages that are not part of the service: they depend on every crate and need no row.
-const TEST_PACKAGES: [&str; 3] = ["benches", "system-tests", "testkit"];
+const TEST_PACKAGES: [&str; 4] = ["benches", "fuzz-targets", "system-tests", "testkit"];
 
 /// The text in backticks of a table cell.
 fn names(cell: &str) -> impl Iterator<Item = String> {
