@@ -9,6 +9,7 @@ mod conservation;
 mod contradictory_callbacks;
 mod crash_points;
 mod customer_notifications;
+mod cut_commits;
 mod event_bank;
 mod event_delivery;
 mod event_latency;
@@ -23,11 +24,13 @@ mod late_release;
 mod lost_commits;
 mod outbound_webhooks;
 mod reconciliation;
+mod restored_backups;
 mod returned_money;
 mod sla_end;
 mod temporal_namespace;
 mod truth_table;
 mod untrue_callbacks;
+mod upgrades;
 mod workflow_starts;
 
 /// Held by tests that make many payments at once and depend on timing: they run one at a time.

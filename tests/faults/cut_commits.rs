@@ -1,0 +1,198 @@
+//! The connection to PostgreSQL is cut after each byte of a step, in the requests and in the answers (R14): a COMMIT arrives and its
+//! answer does not, or only a part of the statements arrives. The step is repeated, as its caller does after an error.
+
+use std::net::SocketAddr;
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use jiff::Timestamp;
+use payment_ledger::steps::release::ReleaseStepOutcome;
+use payment_ledger::switch::callbacks::Callback;
+use payment_ledger::{Ledger, LedgerError};
+use payment_protocol::Payment;
+use payment_protocol::cause::Cause;
+use payment_protocol::ids::{EventId, PaymentId, RunId};
+use payment_protocol::inbox::CallbackStatus;
+use payment_protocol::port::{DebitOutcome, ReserveOutcome};
+use payment_protocol::report::SettledReport;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use testkit::auditor;
+use testkit::proxy::{Direction, FaultProxy};
+use testkit::{System, SystemOptions};
+
+/// Places at which each direction of each step is cut, spread over its bytes.
+const CUTS: u64 = 41;
+/// The same in the long run: more than a step has bytes in most cases.
+const CUTS_LONG: u64 = 900;
+/// Repetitions of a step after a cut; the first ones may meet connections that are cut, too.
+const TRIES: usize = 10;
+
+/// A step, and the rows that it leaves once: a query of their number for the payment `$1`.
+struct Step {
+    name: &'static str,
+    effect: &'static str,
+}
+
+const RESERVE: Step = Step {
+    name: "reserve",
+    effect: "SELECT count(*) FROM journal WHERE payment_id = $1 AND kind = 'reserve'",
+};
+const CONFIRM: Step =
+    Step { name: "confirm", effect: "SELECT count(*) FROM switch_callbacks WHERE payment_id = $1" };
+const DEBIT: Step =
+    Step { name: "debit", effect: "SELECT count(*) FROM journal WHERE payment_id = $1 AND kind = 'debit'" };
+const RELEASE: Step = Step {
+    name: "release",
+    effect: "SELECT count(*) FROM journal WHERE payment_id = $1 AND kind = 'release'",
+};
+
+struct Bank {
+    system: System,
+    proxy: FaultProxy,
+    /// Behind the proxy, with one connection.
+    ledger: Ledger,
+    run: RunId,
+}
+
+impl Bank {
+    async fn start() -> anyhow::Result<Self> {
+        let mut system = System::start("cut-commits", SystemOptions::default()).await?;
+        // The test makes the steps.
+        system.worker.kill().await?;
+        system.background_worker.kill().await?;
+        let server = PgConnectOptions::from_str(&system.database.owner_url)?;
+        let proxy = FaultProxy::start(&format!("{}:{}", server.get_host(), server.get_port())).await?;
+        let address = SocketAddr::from_str(&proxy.address)?;
+        let through = server.host(&address.ip().to_string()).port(address.port());
+        let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(10));
+        let ledger = Ledger::new(pool.connect_with(through).await?);
+        Ok(Self { system, proxy, ledger, run: RunId::new("run-1")? })
+    }
+
+    async fn accepted(&self) -> anyhow::Result<Payment> {
+        let payment = self.system.pay("1.00").await?;
+        Ok(self.ledger.accepted_payment(&PaymentId::new(payment.payment_id)?).await?)
+    }
+
+    /// Makes the step once.
+    async fn make(&self, step: &Step, payment: &Payment) -> anyhow::Result<()> {
+        let id = &payment.payment_id;
+        match step.name {
+            "reserve" => {
+                if self
+                    .ledger
+                    .reserve_with_attempt(payment, &self.run, Timestamp::now(), None)
+                    .await
+                    .is_none()
+                {
+                    let reserved = self.ledger.reserve(payment, &self.run).await?;
+                    ensure!(reserved == ReserveOutcome::Held, "{reserved:?}");
+                    self.ledger.record_attempt(id, &self.run, Timestamp::now(), false, None).await?;
+                }
+            }
+            "confirm" => {
+                let callback = Callback {
+                    switch: payment.profile.switch.clone(),
+                    event_id: EventId::new(format!("evt-{id}"))?,
+                    reference: payment.reference().to_string(),
+                    status: CallbackStatus::Success,
+                    amount_minor: payment.money.amount_minor(),
+                    currency: "EUR".into(),
+                    reason: None,
+                    reason_code: None,
+                    posting: None,
+                    body: b"{}".to_vec(),
+                };
+                self.ledger.store_callback(&callback).await?;
+            }
+            "debit" => {
+                let confirmed = SettledReport {
+                    switch: payment.profile.switch.clone(),
+                    reference: payment.reference().to_string(),
+                    amount_minor: payment.money.amount_minor(),
+                    currency: "EUR".into(),
+                };
+                let debited = self.ledger.debit_confirmed(id, &confirmed).await?;
+                ensure!(debited == DebitOutcome::Done, "{debited:?}");
+            }
+            "release" => {
+                let released = self.ledger.release(id, &Cause::SlaExpired).await?;
+                ensure!(matches!(released, ReleaseStepOutcome::Done(_)), "{released:?}");
+            }
+            other => bail!("{other} is no step"),
+        }
+        Ok(())
+    }
+
+    /// Makes the step with a cut after `bytes`, and repeats it until it has an outcome. A ledger's error says nothing about the step;
+    /// any other ends the test.
+    async fn make_with_cut(
+        &self,
+        step: &Step,
+        payment: &Payment,
+        direction: Direction,
+        bytes: u64,
+    ) -> anyhow::Result<()> {
+        self.proxy.cut_after(direction, bytes);
+        for _ in 0..TRIES {
+            let made = self.make(step, payment).await;
+            self.proxy.heal();
+            match made {
+                Ok(()) => {
+                    let effects: i64 = sqlx::query_scalar(step.effect)
+                        .bind(payment.payment_id.as_str())
+                        .fetch_one(&self.system.database.pool)
+                        .await?;
+                    ensure!(effects == 1, "{} has {effects} effects", step.name);
+                    return Ok(());
+                }
+                Err(error) if error.is::<LedgerError>() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bail!("{} has no outcome after {TRIES} tries", step.name)
+    }
+
+    /// The bytes of the step in a direction, without a fault.
+    async fn bytes_of(&self, step: &Step, payment: &Payment, direction: Direction) -> anyhow::Result<u64> {
+        let before = self.proxy.passed(direction);
+        self.make(step, payment).await?;
+        Ok(self.proxy.passed(direction) - before)
+    }
+}
+
+#[tokio::test]
+async fn r14_a_connection_cut_after_any_byte_of_a_step_leaves_one_effect() -> anyhow::Result<()> {
+    let bank = Bank::start().await?;
+    let cuts = if std::env::var_os("TEST_LONG").is_some() { CUTS_LONG } else { CUTS };
+    let mut made = 0;
+    for direction in [Direction::ToServer, Direction::ToClient] {
+        // The steps of a payment that settles, and of one that was never sent.
+        for steps in [&[RESERVE, CONFIRM, DEBIT][..], &[RELEASE]] {
+            let measured = bank.accepted().await?;
+            if steps.len() == 1 {
+                bank.ledger.reserve(&measured, &bank.run).await?;
+            }
+            let mut bytes = Vec::new();
+            for step in steps {
+                bytes.push(bank.bytes_of(step, &measured, direction).await?);
+            }
+            for cut in 0..=cuts {
+                let payment = bank.accepted().await?;
+                if steps.len() == 1 {
+                    bank.ledger.reserve(&payment, &bank.run).await?;
+                }
+                for (step, bytes) in steps.iter().zip(&bytes) {
+                    let after = bytes * cut / cuts;
+                    bank.make_with_cut(step, &payment, direction, after).await.with_context(|| {
+                        format!("{} cut after {after} of {bytes} bytes {direction:?}", step.name)
+                    })?;
+                    made += 1;
+                }
+            }
+        }
+    }
+    println!("{made} steps were cut");
+    auditor::check_conservation(&bank.system.database.pool).await
+}
