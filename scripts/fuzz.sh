@@ -45,8 +45,8 @@ fuzz() {
       continue
     fi
     found=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log_dir/$target.log")
-    # Of what was found, the smallest inputs that reach each place are kept.
-    FUZZ_TARGET=$target run_in_foreground "$program" -merge=1 -max_len=4096 "fuzz/corpus/$target" "$corpus" >"$log_dir/$target-merge.log" 2>&1 ||
+    # The fewest inputs that reach every place are kept.
+    FUZZ_TARGET=$target run_in_foreground "$program" -set_cover_merge=1 -max_len=4096 "fuzz/corpus/$target" "$corpus" >"$log_dir/$target-merge.log" 2>&1 ||
       fail_with_log "$target-merge" "the inputs of $target could not be merged"
     log_step "$target: $found inputs, $(grep -o 'cov: [0-9]*' "$log_dir/$target.log" | tail -1), $(find "fuzz/corpus/$target" -type f | wc -l) kept"
   done

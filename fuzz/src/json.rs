@@ -6,8 +6,12 @@ use serde_json::Value;
 pub(crate) fn check(input: &[u8]) -> bool {
     let Ok(canonical) = idempotency::canonical::json(input) else { return false };
     assert_eq!(idempotency::canonical::json(&canonical).unwrap(), canonical);
-    let value: Value = serde_json::from_slice(&canonical).expect("the canonical form is JSON");
-    assert_eq!(serde_json::from_slice::<Value>(input).expect("the body is JSON"), value);
+    // A number keeps its text, however large; a Value holds none beyond the range of a double.
+    let (value, original) =
+        (serde_json::from_slice::<Value>(&canonical), serde_json::from_slice::<Value>(input));
+    assert_eq!(value.is_ok(), original.is_ok());
+    let (Ok(value), Ok(original)) = (value, original) else { return true };
+    assert_eq!(value, original);
     // With spaces. A number keeps its text only if nothing rewrites it.
     if !has_rewritten_number(&value, &canonical) {
         let spaced = serde_json::to_vec_pretty(&value).unwrap();
