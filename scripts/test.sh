@@ -11,11 +11,7 @@ run_tests() {
   start_run test
   install_tools
   install_test_tools
-  start_test_database
-  pick_port
-  log_step "starting a Temporal server on port $REPLY"
-  start_temporal "$REPLY" "" ""
-  configure_tests "$REPLY"
+  start_test_servers
   build tests
 
   for argument in "$@"; do
@@ -34,6 +30,15 @@ run_tests() {
   log_step "$(count_results "$output") (exit code $code)"
   cp "$output" "$log_dir/output.txt"
   return "$code"
+}
+
+# Starts a database and a Temporal server for this run, and exports the settings of the tests.
+start_test_servers() {
+  start_test_database
+  pick_port
+  log_step "starting a Temporal server on port $REPLY"
+  start_temporal "$REPLY" "" ""
+  configure_tests "$REPLY"
 }
 
 # start_test_database [durable]: starts a cluster for this run; leaves its port in test_pg_port.

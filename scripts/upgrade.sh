@@ -15,11 +15,7 @@ upgrade() {
   (cd "$tree" && CARGO_TARGET_DIR=$dev_dir/upgrade/target CARGO_INCREMENTAL=0 cargo build -p payment-worker --bin payment-worker) \
     >"$log_dir/build.log" 2>&1 || fail_with_log build "the payment-worker of $revision does not build"
   export TEST_OTHER_WORKER=$dev_dir/upgrade/target/debug/payment-worker
-  start_test_database
-  pick_port
-  log_step "starting a Temporal server on port $REPLY"
-  start_temporal "$REPLY" "" ""
-  configure_tests "$REPLY"
+  start_test_servers
   build tests
   run_in_foreground cargo test --workspace --test faults -- --exact upgrades::r29_two_compatible_releases_share_the_payments ||
     fail "the two releases do not carry the payments together: $revision replays no history of this revision, or the other way round"
