@@ -10,7 +10,7 @@ upgrade() {
   install_tools
   rm -rf "$tree"
   mkdir -p "$tree"
-  git archive "$revision" | tar -x -C "$tree" || fail "the files of $revision could not be copied"
+  git archive "$revision" | tar -x -m -C "$tree" || fail "the files of $revision could not be copied"
   log_step "building the payment-worker of $(git rev-parse --short "$revision"); the first time takes some ten minutes"
   (cd "$tree" && CARGO_TARGET_DIR=$dev_dir/upgrade/target CARGO_INCREMENTAL=0 cargo build -p payment-worker --bin payment-worker) \
     >"$log_dir/build.log" 2>&1 || fail_with_log build "the payment-worker of $revision does not build"

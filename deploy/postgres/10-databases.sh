@@ -46,6 +46,8 @@ ALTER ROLE payctl_reconcile_login SET role = payctl_reconcile;
 -- Of people: many, and some leave a session open.
 ALTER ROLE payctl_login CONNECTION LIMIT 20;
 ALTER ROLE payctl_login SET idle_in_transaction_session_timeout = '1min';
+ALTER ROLE payctl_reconcile_login CONNECTION LIMIT 5;
+ALTER ROLE payctl_reconcile_login SET idle_in_transaction_session_timeout = '1min';
 CREATE ROLE mock_switch LOGIN PASSWORD :'switch';
 CREATE ROLE mock_switch_sepa LOGIN PASSWORD :'sepa';
 CREATE ROLE temporal LOGIN PASSWORD :'temporal';
