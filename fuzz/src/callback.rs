@@ -5,13 +5,13 @@ use payment_protocol::ids::SwitchName;
 use payment_protocol::report::Incoming;
 use serde_json::Value;
 use switch_client::client::SwitchKind;
-use webhook_signature::{Secret, sign};
+use webhook_signature::{ID_HEADER, SIGNATURE_HEADER, Secret, TIMESTAMP_HEADER, sign};
 
 /// The time of the receiver, in seconds since 1970, and its tolerance.
 const NOW_S: i64 = 1_800_000_000;
 const TOLERANCE_S: i64 = 300;
 
-const HEADERS: [&str; 3] = ["webhook-id", "webhook-timestamp", "webhook-signature"];
+const HEADERS: [&str; 3] = [ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER];
 
 /// Lines are headers: an id, a timestamp, a signature; the rest is the body. Nobody's signature is accepted; ours is, and for this id, this
 /// time and this body alone.
@@ -46,9 +46,12 @@ pub(crate) fn check_headers(input: &[u8]) -> bool {
         *first ^= 1;
         assert!(verify(&headers, &longer[..body.len()]).is_err(), "an altered body was accepted");
     }
-    let other = HeaderValue::from_str(&format!("{id}x")).unwrap();
-    headers.insert(HeaderName::from_static(HEADERS[0]), other);
-    assert!(verify(&headers, body).is_err(), "another id was accepted");
+    let nearer = timestamp_s + if timestamp_s > NOW_S { -1 } else { 1 };
+    for (name, other) in [(ID_HEADER, format!("{id}x")), (TIMESTAMP_HEADER, nearer.to_string())] {
+        let mut headers = headers.clone();
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_str(&other).unwrap());
+        assert!(verify(&headers, body).is_err(), "another {name} was accepted");
+    }
     true
 }
 
