@@ -1,4 +1,4 @@
-//! Two releases of the payment-worker at once, under load, forth and back (R29).
+//! Two releases of the payment-worker at once, under load, back and forth (R29).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -8,13 +8,13 @@
 /// Environment variable with the name of the point at which the process ends.
 pub const VARIABLE: &str = "CRASH_POINT";
 
-/// Environment variable that makes the process another release, whose workflows are incompatible with this one's.
+/// Environment variable that makes the process another release if it is `1`. The workflows of that one are incompatible with this one's.
 pub const OTHER_RELEASE: &str = "OTHER_RELEASE";
 
 /// Whether the process behaves as another release; never in a release build.
 #[must_use]
 pub fn is_other_release() -> bool {
-    cfg!(debug_assertions) && std::env::var_os(OTHER_RELEASE).is_some()
+    cfg!(debug_assertions) && std::env::var_os(OTHER_RELEASE).is_some_and(|value| value == "1")
 }
 
 /// Ends the process if [`VARIABLE`] names this point.

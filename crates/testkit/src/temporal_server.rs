@@ -130,7 +130,7 @@ impl TemporalServer {
     /// If the files cannot be copied, or the server does not start.
     pub async fn back_up(&mut self) -> anyhow::Result<()> {
         self.kill().await?;
-        let backup = self.folder.join("backup");
+        let backup = self.backup();
         if backup.exists() {
             std::fs::remove_dir_all(&backup)?;
         }
@@ -145,13 +145,19 @@ impl TemporalServer {
     /// # Errors
     /// If there is no backup, or the server does not start.
     pub async fn restore(&mut self) -> anyhow::Result<()> {
+        let backup = self.backup();
+        ensure!(backup.exists(), "there is no backup of the Temporal server");
         self.kill().await?;
         for file in database_files(&self.folder)? {
             std::fs::remove_file(file)?;
         }
-        copy_database(&self.folder.join("backup"), &self.folder)?;
+        copy_database(&backup, &self.folder)?;
         self.spawn()?;
         self.wait_healthy().await
+    }
+
+    fn backup(&self) -> PathBuf {
+        self.folder.join("backup")
     }
 
     /// Sends SIGSTOP: the server keeps its connections and answers nothing.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use sqlx::PgPool;
 use tokio::task::JoinHandle;
 
@@ -55,12 +55,13 @@ impl Sampler {
     /// Whether every sample so far was in order.
     ///
     /// # Errors
-    /// The first violation.
+    /// The first violation, or that the sampling has ended by itself.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        match &self.found.lock().unwrap_or_else(PoisonError::into_inner).violation {
-            Some(violation) => bail!("the ledger was not in order while the test ran: {violation}"),
-            None => Ok(()),
+        if let Some(violation) = &self.found.lock().unwrap_or_else(PoisonError::into_inner).violation {
+            bail!("the ledger was not in order while the test ran: {violation}");
         }
+        ensure!(!self.task.is_finished(), "the sampling of the ledger has ended: it panicked");
+        Ok(())
     }
 }
 
