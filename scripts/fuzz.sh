@@ -12,7 +12,7 @@ fuzz() {
         ;;
       -*) fail "fuzz takes --seconds N and names of targets, not '$1'" ;;
       *)
-        [ -d "fuzz/corpus/$1" ] || fail "there is no target '$1'; the targets are: $(ls fuzz/corpus | tr '\n' ' ')"
+        case $1 in '' | .* | */*) false ;; *) [ -d "fuzz/corpus/$1" ] ;; esac || fail "there is no target '$1'; the targets are: $(ls fuzz/corpus | tr '\n' ' ')"
         targets+=("$1")
         shift
         ;;

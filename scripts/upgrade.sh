@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# `./dev upgrade REVISION`: the payment-worker of an earlier revision and this one's carry the payments together, under load, forth and
+# `./dev upgrade REVISION`: the payment-worker of an earlier revision and this one's carry the payments together, under load, back and
 # back. The revision is built in a copy of its files.
 
 upgrade() {
-  local revision=${1:-} tree=$dev_dir/upgrade/tree
+  local revision=${1:-} tree=$dev_dir/upgrade/tree shared=upgrades::r29_two_compatible_releases_share_the_payments
   [ $# = 1 ] || fail "name a revision: ./dev upgrade REVISION, for example HEAD~1"
   git rev-parse --quiet --verify "$revision^{commit}" >/dev/null || fail "git knows no revision '$revision'"
   start_run upgrade
@@ -17,7 +17,8 @@ upgrade() {
   export TEST_OTHER_WORKER=$dev_dir/upgrade/target/debug/payment-worker
   start_test_servers
   build tests
-  run_in_foreground cargo test --workspace --test faults -- --exact upgrades::r29_two_compatible_releases_share_the_payments ||
-    fail "the two releases do not carry the payments together: $revision replays no history of this revision, or the other way round"
+  run_logged "$log_dir/upgrade.log" cargo test --workspace --test faults -- --exact "$shared" ||
+    fail "the two releases do not carry the payments together; the log above says why"
+  require_one_test "$log_dir/upgrade.log" "$shared"
   log_step "the payment-workers of $(git rev-parse --short "$revision") and of these files carried the payments together"
 }

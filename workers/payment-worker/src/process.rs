@@ -238,7 +238,7 @@ impl WorkerSet<'_> {
             .deployment_name(self.task_queue.clone())
             .build_id(build_id.clone())
             .build();
-        // A workflow is replayed by the release that ran it: no release needs to replay another one's histories, forth or back.
+        // A workflow is replayed by the release that ran it: no release needs to replay another one's histories, after an upgrade or a rollback.
         Ok(WorkerDeploymentOptions::new(version)
             .use_worker_versioning(true)
             .default_versioning_behavior(VersioningBehavior::Pinned)
