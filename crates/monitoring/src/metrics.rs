@@ -108,8 +108,8 @@ pub const METRICS: &[MetricEntry] = &[
     entry(&[BackgroundWorker], Counter, "outbox_published_total", &[], "events", "Outbox events confirmed by the broker"),
     entry(&[BackgroundWorker], Counter, "outbox_rejected_total", &[], "attempts", "Attempts of the outbox relay to publish an event that the broker refused"),
     entry(&[BackgroundWorker], Counter, "outbox_unconfirmed_rounds_total", &[], "rounds", "Publishing rounds in which a confirmation of the broker was missing; their unconfirmed events are published again"),
-    entry(&[BackgroundWorker], Gauge, "erasures_failing", &[], "accounts", "Accounts whose erasure of personal fields failed at its last attempt"),
-    entry(&[BackgroundWorker], Gauge, "erasures_open_oldest_seconds", &[], "seconds", "Time since operators confirmed the oldest erasure that is not done; 0 if none is open"),
+    entry(&[BackgroundWorker], Gauge, "erasures_failing", &[], "accounts", "Accounts whose erasure of personal fields the database refused for a payment"),
+    entry(&[BackgroundWorker], Gauge, "erasures_overdue_seconds", &[], "seconds", "How much longer the oldest erasure has been open than a payment must have ended for; 0 if none is open, or for less"),
     entry(&[BackgroundWorker], Counter, "idempotency_partitions_dropped_total", &[], "partitions", "Day partitions of idempotency keys dropped after their retention"),
     entry(&[BackgroundWorker], Counter, "idempotency_reaped_total", &[], "claims", "Claims of idempotency keys released because their process was gone"),
 

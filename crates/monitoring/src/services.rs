@@ -188,17 +188,17 @@ const BACKLOG_RULES: &[Rule] = &[
         expr: "max(erasures_failing) > 0",
         pending_s: 60,
         severity: Warning,
-        summary: "The erasure of an account's personal fields failed",
-        description: "Personal fields that two operators had erased are still stored. The erasure is tried again every hour, and those of other accounts go on. The background-worker's log names the account and the reason.",
+        summary: "The database refuses to erase personal fields of a payment",
+        description: "Personal fields that two operators had erased are still stored. The payment is tried again every hour, and the others go on. The background-worker's log names the account, the payment and the reason.",
     },
-    // A payment may be erased 30 days after its end.
+    // A payment ends within days of its acceptance, and may be erased `background_worker.erase_after_s` after its end.
     Rule {
         name: "ErasureOverdue",
-        expr: "max(erasures_open_oldest_seconds) > 3456000",
+        expr: "max(erasures_overdue_seconds) > 864000",
         pending_s: 60,
         severity: Warning,
-        summary: "An erasure of personal fields has not been done for 40 days",
-        description: "Personal fields that two operators had erased may still be stored: those of payments with something open. `payctl accounts show ACCOUNT` shows how many payments are erased; close what is open of the others.",
+        summary: "An erasure of personal fields has been overdue for 10 days",
+        description: "Personal fields that two operators had erased may still be stored: those of payments with something open. `payctl accounts show ACCOUNT --tenant TENANT` shows how many payments are erased and how many wait; close what is open of those.",
     },
 ];
 

@@ -171,11 +171,11 @@ GRANT SELECT (endpoint_id, tenant_id, url, kinds, status, disabled_reason, disab
 GRANT SELECT ON webhook_deliveries, webhook_attempts TO payctl;
 
 -- payctl reconcile and restore-check, a role of their own: they store what the switches' statements say, as payment-worker's runs do, mark
--- open payments after lost commits, and change nothing else.
+-- open payments after lost commits, and change nothing else (0019).
 
 -- What is compared.
 GRANT SELECT ON payments, switch_profiles, submissions, switch_callbacks, inbox, returns, recalls, exceptions, decisions, accounts, journal,
-    operations, holds, claims, limits, temporal_namespaces TO payctl_reconcile;
+    operations, holds, claims TO payctl_reconcile;
 GRANT SELECT ON journal_unsealed, journal_seals, seal_batches, sealed_balances, sealed_hours TO payctl_reconcile;
 -- A run, and the statements as read.
 GRANT SELECT, INSERT ON statement_lines, statement_cursors, reconciliation_runs TO payctl_reconcile;
@@ -188,7 +188,6 @@ GRANT INSERT ON returns, journal, operations, timeline, inbox TO payctl_reconcil
 GRANT UPDATE (booked_at) ON returns TO payctl_reconcile;
 GRANT UPDATE (state, final_status, final_status_source, has_unbooked_return, rail_id, attempts_uncertain, updated_at, ended_at) ON payments
     TO payctl_reconcile;
-GRANT UPDATE (status, detail, next_attempt_at, answer_due_at, updated_at) ON recalls TO payctl_reconcile;
 GRANT SELECT, INSERT ON outbox, outbox_keys TO payctl_reconcile;
 GRANT UPDATE (last_sequence) ON outbox_keys TO payctl_reconcile;
 

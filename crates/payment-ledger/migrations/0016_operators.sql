@@ -240,7 +240,7 @@ GRANT UPDATE (last_sequence) ON outbox_keys TO operator_api;
 
 -- The following holds for operator-api, and for every role that is neither the owner's nor another process's.
 
-CREATE FUNCTION refuse_operator_api(what text) RETURNS void LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+CREATE FUNCTION refuse_action(what text) RETURNS void LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'the role % may not do this: %', current_user, what USING ERRCODE = 'insufficient_privilege';
 END
@@ -251,17 +251,17 @@ $$;
 CREATE FUNCTION check_acting_operator() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF TG_OP = 'INSERT' AND NEW.proposed_by IS DISTINCT FROM acting_operator('operator') THEN
-        PERFORM refuse_operator_api('propose for ' || NEW.proposed_by);
+        PERFORM refuse_action('propose for ' || NEW.proposed_by);
     END IF;
     IF TG_OP = 'INSERT' AND NEW.exception_id IS NOT NULL AND NOT EXISTS (
            SELECT FROM exceptions e WHERE e.exception_id = NEW.exception_id AND e.closed_at IS NULL
              AND e.payment_id IS NOT DISTINCT FROM NEW.payment_id) THEN
-        PERFORM refuse_operator_api('decide about an exception that is not open, or of another payment');
+        PERFORM refuse_action('decide about an exception that is not open, or of another payment');
     END IF;
     IF NEW.confirmed_by IS NOT NULL AND (TG_OP = 'INSERT' OR OLD.confirmed_by IS NULL) THEN
         IF NEW.confirmed_by IS DISTINCT FROM
            acting_operator(CASE WHEN NEW.action IN ('retry_cancel', 'close') THEN 'operator' ELSE 'approver' END) THEN
-            PERFORM refuse_operator_api('confirm for ' || NEW.confirmed_by);
+            PERFORM refuse_action('confirm for ' || NEW.confirmed_by);
         END IF;
         NEW.confirmed_at := clock_timestamp();
     END IF;
@@ -276,7 +276,7 @@ BEGIN
            -- A correction, once its confirmation has posted it.
            WHEN OLD.status = 'confirmed' AND NEW.status = 'done' THEN is_posted_correction(NEW.decision_id)
            END, false) THEN
-        PERFORM refuse_operator_api(format('make decision %s %s', NEW.decision_id, NEW.status));
+        PERFORM refuse_action(format('make decision %s %s', NEW.decision_id, NEW.status));
     END IF;
     RETURN NEW;
 END
@@ -298,13 +298,13 @@ BEGIN
                SELECT FROM decisions d WHERE d.payment_id = NEW.payment_id AND d.action = 'late_debit' AND d.status = 'confirmed'
                  AND d.confirmed_by = acting_operator('approver'))
            ELSE false END) THEN
-        PERFORM refuse_operator_api('open an exception outside the session of an operator');
+        PERFORM refuse_action('open an exception outside the session of an operator');
     END IF;
     IF TG_OP = 'UPDATE' AND (OLD.closed_at IS NOT NULL OR NOT EXISTS (
            SELECT FROM decisions d WHERE d.decision_id = NEW.closed_by AND d.exception_id = NEW.exception_id AND (
                d.action = 'close' AND d.status = 'done' AND d.confirmed_by = acting_operator('operator')
                OR d.status = 'confirmed' AND d.confirmed_by = acting_operator('approver') AND is_posted_correction(d.decision_id)))) THEN
-        PERFORM refuse_operator_api(format('close exception %s without a decision about it', NEW.exception_id));
+        PERFORM refuse_action(format('close exception %s without a decision about it', NEW.exception_id));
     END IF;
     RETURN NEW;
 END
@@ -344,7 +344,7 @@ BEGIN
                 ELSE false END;
     END IF;
     IF is_allowed IS NOT TRUE THEN
-        PERFORM refuse_operator_api(format('write %s into %s', NEW.operation_key, TG_TABLE_NAME));
+        PERFORM refuse_action(format('write %s into %s', NEW.operation_key, TG_TABLE_NAME));
     END IF;
     RETURN NEW;
 END
@@ -356,7 +356,7 @@ BEGIN
     IF NEW.kind <> 'decision' OR NOT EXISTS (
            SELECT FROM decisions d WHERE d.decision_id = NEW.decision_id AND d.payment_id = NEW.payment_id
              AND (d.status = 'confirmed' OR TG_OP = 'UPDATE' AND d.confirmed_by IS NOT NULL)) THEN
-        PERFORM refuse_operator_api('write another message than that of a confirmed decision');
+        PERFORM refuse_action('write another message than that of a confirmed decision');
     END IF;
     RETURN NEW;
 END
@@ -367,7 +367,7 @@ CREATE FUNCTION check_timeline_of_operator() RETURNS trigger LANGUAGE plpgsql SE
 BEGIN
     IF coalesce(acting_operator('operator'), acting_operator('approver')) IS NULL
        AND NOT EXISTS (SELECT FROM decisions d WHERE d.payment_id = NEW.payment_id AND d.status IN ('confirmed', 'refused')) THEN
-        PERFORM refuse_operator_api('write into the timeline outside the session of an operator');
+        PERFORM refuse_action('write into the timeline outside the session of an operator');
     END IF;
     NEW.happened_at := clock_timestamp();
     RETURN NEW;
@@ -375,11 +375,11 @@ END
 $$;
 
 -- A return is booked by its journal entry, and no payment loses the mark of one that is not.
-CREATE FUNCTION check_return_of_operator() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+CREATE FUNCTION check_return_is_booked() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM journal j JOIN payments p USING (payment_id)
                    WHERE j.payment_id = NEW.payment_id AND j.operation_key = p.tx_id || ':return:' || NEW.return_id) THEN
-        PERFORM refuse_operator_api('book a return without its journal entry');
+        PERFORM refuse_action('book a return without its journal entry');
     END IF;
     RETURN NEW;
 END
@@ -389,7 +389,7 @@ CREATE FUNCTION check_payment_of_operator() RETURNS trigger LANGUAGE plpgsql SET
 BEGIN
     IF acting_operator('approver') IS NULL OR NOT EXISTS (
            SELECT FROM decisions d WHERE d.payment_id = NEW.payment_id AND d.action = 'late_debit' AND d.status = 'confirmed') THEN
-        PERFORM refuse_operator_api('change a payment without a correction of it');
+        PERFORM refuse_action('change a payment without a correction of it');
     END IF;
     RETURN NEW;
 END
@@ -400,7 +400,7 @@ CREATE FUNCTION check_event_of_operator() RETURNS trigger LANGUAGE plpgsql SET s
 BEGIN
     IF NEW.kind <> 'transfer_returned' OR acting_operator('approver') IS NULL OR NOT EXISTS (
            SELECT FROM decisions d WHERE d.payment_id = NEW.subject_key AND d.action = 'late_debit' AND d.status = 'confirmed') THEN
-        PERFORM refuse_operator_api('append an event that no correction causes');
+        PERFORM refuse_action('append an event that no correction causes');
     END IF;
     RETURN NEW;
 END
@@ -418,7 +418,7 @@ BEGIN
             ('operations', 'INSERT', 'check_correction'),
             ('inbox', 'INSERT OR UPDATE', 'check_inbox_of_operator'),
             ('timeline', 'INSERT', 'check_timeline_of_operator'),
-            ('returns', 'UPDATE', 'check_return_of_operator'),
+            ('returns', 'UPDATE', 'check_return_is_booked'),
             ('payments', 'UPDATE', 'check_payment_of_operator'),
             ('outbox', 'INSERT', 'check_event_of_operator')
         ) AS guards (guarded_table, events, guard)

@@ -10,19 +10,21 @@ CREATE TABLE erasures (
     requested_at timestamptz NOT NULL,
     -- Payments erased so far.
     payments     bigint      NOT NULL DEFAULT 0,
-    -- The last payment of the current pass, and how many of the pass have to wait.
+    -- The last payment of the current pass, and how many of it have to wait; between two passes, of the last one.
     at           timestamptz NOT NULL DEFAULT '-infinity',
     at_payment   text        NOT NULL DEFAULT '',
     waiting      bigint      NOT NULL DEFAULT 0,
     next_look_at timestamptz NOT NULL DEFAULT '-infinity',
-    -- Why the last attempt to go on failed.
+    -- Payments of the next step.
+    batch        integer     NOT NULL DEFAULT 500,
+    -- Why the database refused a payment in this pass.
     failure      text,
     done_at      timestamptz
 );
 
 CREATE INDEX erasures_open ON erasures (next_look_at) WHERE done_at IS NULL;
 CREATE TRIGGER erasures_audited AFTER INSERT OR UPDATE OF requested_at, done_at ON erasures
-    FOR EACH ROW EXECUTE FUNCTION record_in_audit_log('account_id', 'payments', 'at', 'at_payment', 'waiting', 'next_look_at', 'failure');
+    FOR EACH ROW EXECUTE FUNCTION record_in_audit_log('account_id', 'payments', 'at', 'at_payment', 'waiting', 'next_look_at', 'batch', 'failure');
 
 -- Whether nothing can happen any more that needs the personal fields of a payment: it ended long ago, and nothing of it is open.
 CREATE FUNCTION may_be_erased(p payments, ended_for interval) RETURNS boolean LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
@@ -66,56 +68,72 @@ $$;
 
 -- Goes on with an erasure, if one is due: takes the next payments of its account, erases those that may be, and begins again an hour after
 -- a pass in which some had to wait. Payments that were erased before are among them, for what came since. Returns how many it took, NULL if
--- no erasure is due, and whose erasure failed and why: it is tried again an hour later, and the others go on meanwhile. Planned for each
--- account: a plan for any would read all payments.
-CREATE FUNCTION go_on_with_erasure(ended_for interval, at_most integer, OUT taken_count bigint, OUT failed_account text, OUT failed_because text)
+-- no erasure is due. Of a step that fails, or takes too long, the next one takes half as many; one payment that fails alone waits for the next
+-- pass, and is returned with its account and the reason. Planned for each account: a plan for any would read all payments.
+CREATE FUNCTION go_on_with_erasure(ended_for interval, at_most integer,
+    OUT taken_count bigint, OUT failed_account text, OUT failed_payment text, OUT failed_because text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
-    e        erasures;
-    tenant   text;
-    taken    text[];
-    last_at  timestamptz;
-    held     text[];
-    ids      text[];
-    newly    bigint;
+    e       erasures;
+    tenant  text;
+    taken   text[];
+    last_at timestamptz;
+    last_id text;
+    ids     text[];
+    newly   bigint;
+    because text;
 BEGIN
     SELECT * INTO e FROM erasures WHERE done_at IS NULL AND next_look_at <= clock_timestamp() ORDER BY next_look_at LIMIT 1
         FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    SELECT a.tenant_id INTO tenant FROM accounts a WHERE a.account_id = e.account_id;
-    SELECT array_agg(p.payment_id), max(p.accepted_at) INTO taken, last_at
-    FROM (SELECT p.payment_id, p.accepted_at FROM payments p
-          WHERE p.tenant_id = tenant AND p.source_account = e.account_id AND p.accepted_at >= e.at
-            AND (p.accepted_at, p.payment_id) > (e.at, e.at_payment) AND p.accepted_at < e.requested_at
-          ORDER BY p.accepted_at, p.payment_id LIMIT least(coalesce(at_most, 500), 500)) p;
-    IF taken IS NULL THEN
-        UPDATE erasures SET at = '-infinity', at_payment = '', waiting = 0, next_look_at = clock_timestamp() + interval '1 hour',
-               done_at = CASE e.waiting WHEN 0 THEN clock_timestamp() END
-            WHERE account_id = e.account_id;
-        taken_count := 0;
-        RETURN;
+    IF e.at = '-infinity' THEN
+        e.waiting := 0;
+        e.failure := NULL;
     END IF;
-    -- Locked first, and looked at afterwards: nothing of them is opened meanwhile. One that somebody else has locked waits.
-    held := ARRAY(SELECT p.payment_id FROM payments p WHERE p.payment_id = ANY (taken) ORDER BY p.payment_id FOR UPDATE SKIP LOCKED);
-    SELECT coalesce(array_agg(p.payment_id), '{}'), count(*) FILTER (WHERE p.erased_at IS NULL) INTO ids, newly
-    FROM payments p WHERE p.payment_id = ANY (held) AND may_be_erased(p, greatest(ended_for, interval '1 day'));
-    taken_count := cardinality(taken);
     BEGIN
+        SELECT a.tenant_id INTO tenant FROM accounts a WHERE a.account_id = e.account_id;
+        SELECT array_agg(p.payment_id), max(p.accepted_at) INTO taken, last_at
+        FROM (SELECT p.payment_id, p.accepted_at FROM payments p
+              WHERE p.tenant_id = tenant AND p.source_account = e.account_id AND p.accepted_at >= e.at
+                AND (p.accepted_at, p.payment_id) > (e.at, e.at_payment) AND p.accepted_at < e.requested_at
+              ORDER BY p.accepted_at, p.payment_id LIMIT least(at_most, e.batch)) p;
+        SELECT max(p.payment_id) INTO last_id FROM payments p WHERE p.payment_id = ANY (taken) AND p.accepted_at = last_at;
+        -- Locked first, and looked at afterwards: nothing of them is opened meanwhile. One that somebody else has locked waits.
+        ids := ARRAY(SELECT p.payment_id FROM payments p WHERE p.payment_id = ANY (taken) ORDER BY p.payment_id FOR UPDATE SKIP LOCKED);
+        SELECT coalesce(array_agg(p.payment_id), '{}'), count(*) FILTER (WHERE p.erased_at IS NULL) INTO ids, newly
+        FROM payments p WHERE p.payment_id = ANY (ids) AND may_be_erased(p, greatest(ended_for, interval '1 day'));
         PERFORM erase_payments(tenant, ids);
-    EXCEPTION WHEN OTHERS THEN
-        failed_account := e.account_id;
-        failed_because := SQLERRM;
-        UPDATE erasures SET failure = failed_because, next_look_at = clock_timestamp() + interval '1 hour' WHERE account_id = e.account_id;
-        RETURN;
+    -- The others leave out the timeout of the statement.
+    EXCEPTION WHEN OTHERS OR query_canceled THEN
+        because := SQLERRM;
     END;
-    UPDATE erasures SET failure = NULL, payments = payments + newly, waiting = waiting + cardinality(taken) - cardinality(ids), at = last_at,
-           at_payment = (SELECT max(p.payment_id) FROM payments p WHERE p.payment_id = ANY (taken) AND p.accepted_at = last_at)
-        WHERE account_id = e.account_id;
+    taken_count := coalesce(cardinality(taken), 0);
+    IF because IS NULL AND taken_count = 0 THEN
+        -- The end of a pass.
+        UPDATE erasures SET at = '-infinity', at_payment = '', waiting = e.waiting, failure = e.failure,
+               next_look_at = clock_timestamp() + interval '1 hour', done_at = CASE e.waiting WHEN 0 THEN clock_timestamp() END
+            WHERE account_id = e.account_id;
+    ELSIF because IS NULL THEN
+        UPDATE erasures SET at = last_at, at_payment = last_id, payments = payments + newly, batch = least(500, e.batch * 2),
+               waiting = e.waiting + taken_count - cardinality(ids), failure = e.failure
+            WHERE account_id = e.account_id;
+    ELSIF taken_count > 1 THEN
+        UPDATE erasures SET batch = taken_count / 2, next_look_at = clock_timestamp() WHERE account_id = e.account_id;
+    ELSE
+        failed_account := e.account_id;
+        failed_payment := last_id;
+        failed_because := because;
+        -- Without a payment not even the list of them was read.
+        UPDATE erasures SET at = coalesce(last_at, e.at), at_payment = coalesce(last_id, e.at_payment), failure = because,
+               waiting = e.waiting + taken_count,
+               next_look_at = clock_timestamp() + CASE taken_count WHEN 0 THEN interval '1 hour' ELSE interval '0' END
+            WHERE account_id = e.account_id;
+    END IF;
 END
 $$;
 
 REVOKE EXECUTE ON FUNCTION erase_payments(text, text[]), go_on_with_erasure(interval, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION go_on_with_erasure(interval, integer) TO background_worker;
-GRANT SELECT ON erasures TO background_worker, operator_api;
+GRANT SELECT ON erasures TO background_worker, operator_api, payctl;

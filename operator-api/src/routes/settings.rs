@@ -41,19 +41,21 @@ pub(crate) struct ErasureDocument {
     requested_at: Timestamp,
     /// Payments erased so far.
     erased_payments: i64,
+    /// Payments that had to wait when they were last looked at, which is every hour: they ended too lately, or something of them is open.
+    waiting_payments: i64,
     /// When the last one was erased; missing while some have to wait for their end, or for what is open of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     done_at: Option<Timestamp>,
-    /// Why the last attempt failed, in the database's words; it is repeated every hour. Missing where it did not.
+    /// Why the database refused one of the waiting payments, in its words. Missing if it refused none.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
 }
 
 impl From<Erasure> for ErasureDocument {
     fn from(erasure: Erasure) -> Self {
-        let Erasure { requested_at, payments, done_at, failure } = erasure;
-        Self { requested_at, erased_payments: payments, done_at, failure }
+        let Erasure { requested_at, payments, waiting, done_at, failure } = erasure;
+        Self { requested_at, erased_payments: payments, waiting_payments: waiting, done_at, failure }
     }
 }
 

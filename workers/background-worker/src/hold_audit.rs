@@ -84,7 +84,9 @@ mod tests {
         let ledger = Ledger::new(pool);
         let (tenant, account) = (TenantId::new("acme").unwrap(), AccountId::new("purse").unwrap());
         ledger.open_account(&tenant, &account, Currency::EUR).await.unwrap();
-        metrics_collection::collect(&ledger, &mut outbox_publishing::lag_monitors()).await.unwrap();
+        metrics_collection::collect(&ledger, Duration::ZERO, &mut outbox_publishing::lag_monitors())
+            .await
+            .unwrap();
         audit(&ledger).await.unwrap();
         let rendered = recorder.render();
         let assert_has = |gauge: &str| {
@@ -123,7 +125,7 @@ mod tests {
             "outbox_parked",
             "consumer_parked_messages",
             "erasures_failing",
-            "erasures_open_oldest_seconds",
+            "erasures_overdue_seconds",
             "events_unprocessed{consumer=\"notifier\"}",
             "events_unprocessed{consumer=\"webhooks\"}",
             "kill_switches_active{target=\"switch\"}",

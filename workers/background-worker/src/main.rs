@@ -64,7 +64,7 @@ async fn main() -> anyhow::Result<()> {
         tokio::join!(
             inbox_delivery::run(&ledger, &signaller, &options.background_worker, &stop),
             account_restoring::run(&ledger, &options.background_worker, &stop),
-            metrics_collection::run(&ledger, &options.background_worker, &stop),
+            metrics_collection::run(&ledger, &options.background_worker, erase_after, &stop),
             hold_audit::run(&ledger, &options.background_worker, &stop),
             partition_maintenance::run(&ledger, &options.background_worker, erase_after, &stop),
             relay.run(&stop),

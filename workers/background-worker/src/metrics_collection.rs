@@ -15,12 +15,17 @@ use crate::config::BackgroundWorkerOptions;
 use crate::outbox_publishing;
 use crate::periodic::{self, RoundOutcome};
 
-/// Updates the gauges until `stop`.
-pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop: &CancellationToken) {
+/// Updates the gauges until `stop`. A payment that ended `erase_after` ago may be erased.
+pub(crate) async fn run(
+    ledger: &Ledger,
+    options: &BackgroundWorkerOptions,
+    erase_after: Duration,
+    stop: &CancellationToken,
+) {
     let mut lag_monitors = outbox_publishing::lag_monitors();
     let interval = Duration::from_millis(options.metrics_interval_ms);
     periodic::run_sparingly(BackgroundTask::MetricsCollection, interval, stop, async || {
-        collect(ledger, &mut lag_monitors).await?;
+        collect(ledger, erase_after, &mut lag_monitors).await?;
         Ok(RoundOutcome::Idle)
     })
     .await;
@@ -28,7 +33,11 @@ pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop
 
 /// Sets every gauge once.
 #[allow(clippy::cast_precision_loss, reason = "gauges are doubles; counts and ages stay far below 2^53")]
-pub(crate) async fn collect(ledger: &Ledger, lag_monitors: &mut [ConsumerLagMonitor]) -> Result<()> {
+pub(crate) async fn collect(
+    ledger: &Ledger,
+    erase_after: Duration,
+    lag_monitors: &mut [ConsumerLagMonitor],
+) -> Result<()> {
     for open in ledger.open_by_state().await? {
         let state = open.state.as_str();
         metrics::gauge!("payments_open", "state" => state).set(open.count as f64);
@@ -82,9 +91,9 @@ pub(crate) async fn collect(ledger: &Ledger, lag_monitors: &mut [ConsumerLagMoni
     metrics::gauge!("limits_configured", "scope" => "tenant").set(admission.tenants_limited as f64);
     metrics::gauge!("limits_exhausted", "scope" => "account").set(admission.accounts_used_up as f64);
     metrics::gauge!("limits_exhausted", "scope" => "tenant").set(admission.tenants_used_up as f64);
-    let erasures = ledger.open_erasures().await?;
+    let erasures = ledger.open_erasures(erase_after).await?;
     metrics::gauge!("erasures_failing").set(erasures.failing as f64);
-    metrics::gauge!("erasures_open_oldest_seconds").set(erasures.oldest_s as f64);
+    metrics::gauge!("erasures_overdue_seconds").set(erasures.overdue_s as f64);
     let run = ledger.last_reconciliation_run().await?;
     metrics::gauge!("reconciliation_last_run_age_seconds").set(run.finished_s as f64);
     metrics::gauge!("reconciliation_last_full_run_age_seconds").set(run.full_finished_s as f64);

@@ -73,11 +73,12 @@ async fn maintain_partitions(pool: &PgPool) -> Result<()> {
 /// Goes on with an erasure that operators have begun.
 async fn erase(ledger: &Ledger, erase_after: Duration) -> Result<RoundOutcome> {
     let step = ledger.go_on_with_erasure(erase_after).await.context("no personal fields were erased")?;
-    if let Some(ErasureStep::Failed { account, reason }) = &step {
+    if let Some(ErasureStep::Failed { account, payment, reason }) = &step {
         tracing::error!(
             account,
+            payment.id = payment.as_deref(),
             reason,
-            "the erasure of an account's personal fields failed; it is tried again an hour later"
+            "the personal fields of a payment were not erased; it is tried again an hour later"
         );
     }
     Ok(if step.is_some() { RoundOutcome::MoreWork } else { RoundOutcome::Idle })

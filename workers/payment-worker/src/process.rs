@@ -230,8 +230,8 @@ impl WorkerSet<'_> {
             "worker.build_id is {build_id:?}: use 1 to {BUILD_ID_MAX} characters of A-Z a-z 0-9 . _ -"
         );
         anyhow::ensure!(
-            !self.task_queue.contains('.'),
-            "temporal.task_queue {:?} names the deployment of worker.build_id, and Temporal allows no dot in it",
+            !self.task_queue.contains(['.', ':']) && !self.task_queue.starts_with("__"),
+            "temporal.task_queue {:?} names the deployment of worker.build_id: Temporal allows no dot and no colon in it, nor __ at its beginning",
             self.task_queue
         );
         let version = WorkerDeploymentVersion::builder()

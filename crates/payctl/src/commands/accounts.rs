@@ -133,14 +133,16 @@ async fn show(account: &AccountArgs, client: &OperatorClient, out: &mut Output<'
     if let Some(erasure) = &account.erasure {
         let status = match erasure.done_at {
             Some(at) => format!("done at {at:.0}"),
-            None => "the others wait".to_owned(),
+            None => format!("{} waited at the last look", erasure.waiting_payments),
         };
         out.write_line(format_args!(
             "payments before {:.0} are erased: {}, {status}",
             erasure.requested_at, erasure.erased_payments
         ))?;
         if let Some(failure) = &erasure.failure {
-            out.write_line(format_args!("the last attempt failed, and is repeated every hour: {failure}"))?;
+            out.write_line(format_args!(
+                "the database refused one, which is tried again every hour: {failure}"
+            ))?;
         }
     }
     Ok(())

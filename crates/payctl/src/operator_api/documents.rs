@@ -95,6 +95,7 @@ pub(crate) struct AccountDocument {
 pub(crate) struct ErasureDocument {
     pub(crate) requested_at: Timestamp,
     pub(crate) erased_payments: i64,
+    pub(crate) waiting_payments: i64,
     pub(crate) done_at: Option<Timestamp>,
     pub(crate) failure: Option<String>,
 }

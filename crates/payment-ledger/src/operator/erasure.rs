@@ -18,9 +18,11 @@ pub struct Erasure {
     pub requested_at: Timestamp,
     /// Payments erased so far.
     pub payments: i64,
+    /// Payments that had to wait when they were last looked at, which is every hour.
+    pub waiting: i64,
     /// When the last one was erased; `None` while some have to wait.
     pub done_at: Option<Timestamp>,
-    /// Why the last attempt to go on failed; it is repeated every hour.
+    /// Why the database refused one of the waiting payments.
     pub failure: Option<String>,
 }
 
@@ -29,10 +31,12 @@ pub struct Erasure {
 pub enum ErasureStep {
     /// As many payments were taken, and erased unless they have to wait.
     Taken(i64),
-    /// The erasure of this account failed, and is tried again an hour later. What was erased stays erased.
+    /// The database refused a payment, which is tried again an hour later. The others go on.
     Failed {
         /// The account.
         account: String,
+        /// The payment; `None` if the account's payments could not be read.
+        payment: Option<String>,
         /// The database's words.
         reason: String,
     },
@@ -41,10 +45,10 @@ pub enum ErasureStep {
 /// Erasures that are not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenErasures {
-    /// Those whose last attempt failed.
+    /// Those of which the database refused a payment.
     pub failing: i64,
-    /// Time since the oldest was confirmed, in seconds; 0 if none is open.
-    pub oldest_s: i64,
+    /// For how long the oldest has had payments that might have been erased, if nothing had been open of them, in seconds; 0 if none is open.
+    pub overdue_s: i64,
 }
 
 impl Ledger {
@@ -55,28 +59,31 @@ impl Ledger {
     /// [`LedgerError`]; what was erased stays erased.
     pub async fn go_on_with_erasure(&self, ended_for: Duration) -> Result<Option<ErasureStep>, LedgerError> {
         let step = sqlx::query!(
-            "SELECT taken_count, failed_account, failed_because FROM go_on_with_erasure($1 * interval '1 second', $2)",
+            "SELECT taken_count, failed_account, failed_payment, failed_because FROM go_on_with_erasure($1 * interval '1 second', $2)",
             ended_for.as_secs_f64(),
             BATCH,
         )
         .fetch_one(&self.pool)
         .await?;
         Ok(match (step.failed_account, step.failed_because) {
-            (Some(account), Some(reason)) => Some(ErasureStep::Failed { account, reason }),
+            (Some(account), Some(reason)) => {
+                Some(ErasureStep::Failed { account, payment: step.failed_payment, reason })
+            }
             _ => step.taken_count.map(ErasureStep::Taken),
         })
     }
 
-    /// The erasures that are not done.
+    /// The erasures that are not done, where a payment may be erased `ended_for` after its end.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn open_erasures(&self) -> Result<OpenErasures, LedgerError> {
+    pub async fn open_erasures(&self, ended_for: Duration) -> Result<OpenErasures, LedgerError> {
         Ok(sqlx::query_as!(
             OpenErasures,
             r#"SELECT count(failure) AS "failing!",
-                      coalesce(extract(epoch FROM clock_timestamp() - min(requested_at)), 0)::bigint AS "oldest_s!"
-               FROM erasures WHERE done_at IS NULL"#
+                      greatest(coalesce(extract(epoch FROM clock_timestamp() - min(requested_at) - $1 * interval '1 second'), 0), 0)::bigint AS "overdue_s!"
+               FROM erasures WHERE done_at IS NULL"#,
+            ended_for.as_secs_f64(),
         )
         .fetch_one(&self.pool)
         .await?)
@@ -88,7 +95,7 @@ impl Ledger {
     /// [`LedgerError`].
     pub async fn erasure(&self, account: &AccountId) -> Result<Option<Erasure>, LedgerError> {
         let row = sqlx::query!(
-            "SELECT requested_at, payments, done_at, failure FROM erasures WHERE account_id = $1",
+            "SELECT requested_at, payments, waiting, done_at, failure FROM erasures WHERE account_id = $1",
             account.as_str(),
         )
         .fetch_optional(&self.pool)
@@ -96,6 +103,7 @@ impl Ledger {
         Ok(row.map(|row| Erasure {
             requested_at: row.requested_at.to_jiff(),
             payments: row.payments,
+            waiting: row.waiting,
             done_at: row.done_at.map(|at| at.to_jiff()),
             failure: row.failure,
         }))

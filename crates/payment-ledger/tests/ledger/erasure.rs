@@ -290,48 +290,67 @@ async fn an_erasure_of_many_payments_takes_each_once(options: PgPoolOptions, con
     assert_eq!(bank.ledger.erasure(&account).await.unwrap().unwrap().payments, 1_301);
 }
 
-/// An erasure that the database refuses is reported and tried again later; the others go on.
+/// Payments that the database refuses, or takes too long for, are reported and tried again later; the others, of the account and of other
+/// accounts, are erased meanwhile.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_erasure_that_fails_keeps_no_other_waiting(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bank = Bank::with_connections(options, connect.clone(), 2).await;
-    let mut accounts = Vec::new();
-    for name in ["refused", "other"] {
-        let account = bank.open(name, AMOUNT_MINOR).await;
-        let (_, p) = payment(&bank, &account, Stage::Settled, name).await;
+async fn a_payment_that_cannot_be_erased_keeps_no_other_waiting(_: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
+    let (purse, other) = (bank.open("purse", 6 * AMOUNT_MINOR).await, bank.open("other", AMOUNT_MINOR).await);
+    let mut payments = Vec::new();
+    for (account, key) in
+        [(&purse, "a"), (&purse, "bb"), (&purse, "ccc"), (&purse, "dddd"), (&other, "eeeee")]
+    {
+        let (_, p) = payment(&bank, account, Stage::Settled, key).await;
         age(&bank, &p).await;
-        order_erasure(&bank, &account).await;
-        accounts.push(account);
+        payments.push(p.id.to_string());
     }
-    bank.sql(
-        "CREATE FUNCTION refuse_refused() RETURNS trigger LANGUAGE plpgsql AS
-             $$ BEGIN RAISE EXCEPTION 'this one is refused'; END $$;
-         CREATE TRIGGER refused BEFORE UPDATE OF erased_at ON payments FOR EACH ROW WHEN (NEW.source_account = 'refused')
-             EXECUTE FUNCTION refuse_refused()",
-    )
+    order_erasure(&bank, &purse).await;
+    order_erasure(&bank, &other).await;
+    let (refused, slow) = (&payments[1], &payments[3]);
+    bank.sql(&format!(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'this one is refused'; END $$;
+         CREATE FUNCTION hang() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); END $$;
+         CREATE TRIGGER refused BEFORE UPDATE OF erased_at ON payments FOR EACH ROW WHEN (NEW.payment_id = '{refused}') EXECUTE FUNCTION refuse();
+         CREATE TRIGGER slow BEFORE UPDATE OF erased_at ON payments FOR EACH ROW WHEN (NEW.payment_id = '{slow}') EXECUTE FUNCTION hang()"
+    ))
     .await;
-    let worker = connect.options([("role", "background_worker")]);
+    let worker = connect.options([("role", "background_worker"), ("statement_timeout", "300ms")]);
     let worker = Bank::with_connections(PgPoolOptions::new(), worker, 1).await;
     let mut failed = Vec::new();
     while let Some(step) = worker.ledger.go_on_with_erasure(MONTH).await.unwrap() {
-        if let ErasureStep::Failed { account, reason } = step {
-            failed.push((account, reason));
+        if let ErasureStep::Failed { account, payment, reason } = step {
+            failed.push((account, payment.unwrap(), reason));
         }
     }
-    let reason = "this one is refused".to_owned();
-    assert_eq!(failed, [("refused".to_owned(), reason.clone())], "once in a pass");
-    let erasure = async |n: usize| bank.ledger.erasure(&accounts[n]).await.unwrap().unwrap();
-    assert_eq!((erasure(0).await.payments, erasure(0).await.failure), (0, Some(reason)));
-    assert_eq!((erasure(1).await.payments, erasure(1).await.failure), (1, None));
-    assert!(erasure(1).await.done_at.is_some());
-    let open = worker.ledger.open_erasures().await.unwrap();
-    assert_eq!(open.failing, 1);
-    assert!((0..=600).contains(&open.oldest_s), "{open:?}");
-    // The reason is removed.
-    bank.sql("DROP TRIGGER refused ON payments").await;
+    let timeout = "canceling statement due to statement timeout";
+    let expected = [(refused, "this one is refused"), (slow, timeout)]
+        .map(|(payment, reason)| ("purse".to_owned(), payment.clone(), reason.to_owned()));
+    assert_eq!(failed, expected, "each once in a pass");
+    let erasure = async |account| bank.ledger.erasure(account).await.unwrap().unwrap();
+    let open = erasure(&purse).await;
+    assert_eq!((open.payments, open.waiting, open.failure.as_deref()), (2, 2, Some(timeout)));
+    assert!(open.done_at.is_none() && erasure(&other).await.done_at.is_some());
+    assert_eq!(erasure(&other).await.failure, None);
+    // Overdue is what might have been erased.
+    let gauges = worker.ledger.open_erasures(MONTH).await.unwrap();
+    assert_eq!(gauges, OpenErasures { failing: 1, overdue_s: 0 });
+    bank.sql("UPDATE erasures SET requested_at = requested_at - interval '40 days' WHERE done_at IS NULL")
+        .await;
+    let gauges = worker.ledger.open_erasures(MONTH).await.unwrap();
+    let ten_days_s = 10 * 24 * 3_600;
+    assert!((ten_days_s..ten_days_s + 600).contains(&gauges.overdue_s), "{gauges:?}");
+    bank.sql("UPDATE erasures SET requested_at = requested_at + interval '40 days' WHERE done_at IS NULL")
+        .await;
+
+    // The reasons are removed.
+    bank.sql("DROP TRIGGER refused ON payments; DROP TRIGGER slow ON payments").await;
     bank.sql(LOOK_NOW).await;
     erase(&worker).await;
-    assert_eq!((erasure(0).await.payments, erasure(0).await.failure), (1, None));
-    assert_eq!(worker.ledger.open_erasures().await.unwrap(), OpenErasures { failing: 0, oldest_s: 0 });
+    let done = erasure(&purse).await;
+    assert_eq!((done.payments, done.waiting, done.failure), (4, 0, None));
+    assert!(done.done_at.is_some());
+    let gauges = worker.ledger.open_erasures(MONTH).await.unwrap();
+    assert_eq!(gauges, OpenErasures { failing: 0, overdue_s: 0 });
     bank.audit().await;
     worker.close().await;
     bank.close().await;

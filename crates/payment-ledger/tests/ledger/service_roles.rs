@@ -364,6 +364,34 @@ const FORBIDDEN_TO: &[(&str, &[&str])] = &[
             "UPDATE payments SET money_reported_at = now()",
             "DELETE FROM outbox",
             "DELETE FROM reconciliation_runs",
+            "SELECT * FROM limits",
+            "SELECT * FROM temporal_namespaces",
+            "UPDATE recalls SET status = 'closed'",
+            // Returns that no statement shows, and what is more than a return.
+            "INSERT INTO returns (switch, return_id, payment_id, amount_minor, currency) SELECT switch, 'forged', payment_id, 1, currency FROM payments",
+            "INSERT INTO operations (operation_key, payment_id, outcome) SELECT tx_id || ':return:forged', payment_id, 'done' FROM payments",
+            "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
+             SELECT tx_id || ':return:forged', payment_id, 'return', 'internal:escrow:EUR', source_account, 1, 'EUR' FROM payments",
+            "UPDATE returns SET booked_at = now()",
+            "UPDATE payments SET final_status = 'void', final_status_source = 'statement' WHERE final_status IS NULL",
+            "UPDATE payments SET final_status = 'settled', final_status_source = 'statement' WHERE final_status IS NULL",
+            "UPDATE payments SET final_status = 'returned', final_status_source = 'statement'",
+            "UPDATE payments SET state = 'settled', ended_at = now() WHERE ended_at IS NULL",
+            "UPDATE payments SET ended_at = now() WHERE ended_at IS NULL",
+            "UPDATE payments SET state = 'confirmed' WHERE ended_at IS NULL",
+            "UPDATE payments SET ended_at = NULL WHERE ended_at IS NOT NULL",
+            "UPDATE payments SET attempts_uncertain = false WHERE attempts_uncertain",
+            "UPDATE payments SET has_unbooked_return = false WHERE has_unbooked_return",
+            "UPDATE payments SET rail_id = 'forged' WHERE NOT attempts_uncertain AND rail_id IS NULL",
+            "INSERT INTO inbox (payment_id, kind) SELECT payment_id, 'cancel' FROM payments",
+            "INSERT INTO inbox (payment_id, kind) SELECT payment_id, 'final_status' FROM payments",
+            "UPDATE inbox SET delivered_at = now()",
+            "INSERT INTO exceptions (payment_id, kind, origin, detail) SELECT payment_id, 'opened_by_operator', payment_id, 'mine' FROM payments",
+            "INSERT INTO exceptions (payment_id, kind, origin, detail, closed_at, closed_by)
+             SELECT payment_id, 'orphan_hold', payment_id, 'mine', now(), (SELECT decision_id FROM decisions LIMIT 1) FROM payments",
+            "INSERT INTO timeline (payment_id, state, detail) SELECT payment_id, state, 'call this number' FROM payments",
+            "INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body) SELECT 'forged', 'transfer_sent', 1, payment_id, 99, '{}' FROM payments",
+            "INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body) SELECT 'forged', 'transfer_returned', 1, payment_id, 99, '{}' FROM payments",
         ],
     ),
 ];
@@ -382,6 +410,13 @@ async fn r36_no_role_can_change_ledger_history_or_act_for_another_process(
     owner.needs_operator(&waits, OperatorReason::NotFoundIsInconclusive).await;
     owner.propose(&waits, Action::Release).await;
     owner.payment_at(Stage::Differing, "differs").await;
+    // A mark of lost commits, a return that waits for a charge, and one that nobody may book.
+    owner
+        .sql(&format!("UPDATE payments SET attempts_uncertain = true, has_unbooked_return = true WHERE payment_id = '{}'", waits.id))
+        .await;
+    owner
+        .sql(&format!("INSERT INTO returns (switch, return_id, payment_id, amount_minor, currency) VALUES ('other', 'r', '{}', 1, 'EUR')", waits.id))
+        .await;
     assert_eq!(owner.number("SELECT count(*) FROM exceptions").await, 1);
     assert!(matches!(owner.ledger.seal(BatchSize::new(4)).await.unwrap(), SealOutcome::Batch { .. }));
     assert_eq!(FORBIDDEN_TO.iter().map(|(role, _)| *role).collect::<Vec<_>>(), SERVICE_ROLES);
