@@ -74,6 +74,14 @@ const RARE: &[(&str, &[&str])] = &[
             "payment_worker UPDATE statement_cursors",
         ],
     ),
+    (
+        "a reconciliation with a window, or one that finds a drift (tests/faults/reconciliation), or a return of a payment that needs an operator",
+        &[
+            "payctl_reconcile INSERT exceptions",
+            "payctl_reconcile INSERT inbox",
+            "payctl_reconcile INSERT reconciled_payments",
+        ],
+    ),
     ("a payment needs an operator", &["payment_worker INSERT alerts"]),
     (
         "operators decide (operator_api.rs)",
@@ -116,9 +124,9 @@ async fn r36_each_process_uses_the_rights_that_it_has() -> anyhow::Result<()> {
         database_url: Some(cluster.url.clone()),
         broker_url: broker.url(),
         sandbox_amounts: true,
-        ..SystemOptions::default().with_long_attempts()
+        ..SystemOptions::default().with_long_attempts().with_profile("has_statement", true)
     };
-    let system = System::start("rights", options).await?;
+    let mut system = System::start("rights", options).await?;
     let _notifier = system.start_process("notifier", "PAYMENTS_NOTIFIER__METRICS_LISTEN").await?;
     sqlx::query("CREATE EXTENSION pg_stat_statements").execute(&system.database.pool).await?;
     let created = testkit::http()
@@ -146,17 +154,29 @@ async fn r36_each_process_uses_the_rights_that_it_has() -> anyhow::Result<()> {
     let returned = system.pay("5.02").await?;
     system.wait_for_state(&returned.payment_id, "settled").await?;
     system.switch.return_part(&returned.reference, "r-1", 100).await?;
+    // Another part comes back, which a statement shows and no callback reports; a payment is open.
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    let open = system.pay("5.03").await?;
+    system.wait_for_state(&open.payment_id, "submitted").await?;
+    system.api.stop().await?;
+    system.switch.return_part(&returned.reference, "r-2", 100).await?;
+    let mut payctl = system.command("payctl");
+    payctl.env("PAYMENTS_DATABASE__URL", system.database.url_of("payctl-reconcile")?);
+    let checked = payctl.args(["restore-check", "--since", "1h"]).output().await?;
+    let shown = String::from_utf8_lossy(&checked.stdout);
+    anyhow::ensure!(shown.contains("marked 1 open payment"), "{checked:?}");
+    let booked: i64 = sqlx::query_scalar("SELECT count(*) FROM returns WHERE booked_at IS NOT NULL")
+        .fetch_one(&system.database.pool)
+        .await?;
+    assert_eq!(booked, 2, "{shown}");
+    system.api.restart().await?;
+    system.cancel(&open.payment_id).await?.error_for_status()?;
+    system.wait_for_state(&open.payment_id, "cancelled").await?;
 
     let rare: Vec<&str> = RARE.iter().flat_map(|(_, rights)| *rights).copied().collect();
     let unused = async || -> anyhow::Result<Vec<String>> {
-        // payctl reconciles in tests of its own.
-        let roles: Vec<_> = SERVICE_ROLES
-            .iter()
-            .filter(|role| **role != "payctl_reconcile")
-            .map(|role| (*role).to_owned())
-            .collect();
         let mut found: Vec<String> =
-            sqlx::query_scalar(UNUSED).bind(roles).fetch_all(&system.database.pool).await?;
+            sqlx::query_scalar(UNUSED).bind(&SERVICE_ROLES[..]).fetch_all(&system.database.pool).await?;
         found.sort();
         Ok(found)
     };
