@@ -72,13 +72,9 @@ impl Bank {
     }
 
     async fn debit_by_decision(&self, payment: &AcceptedPayment) -> anyhow::Result<()> {
-        let operators = self.system.operators(&["ann", "ben"]).await?;
-        let why = ["--reason", "the switch's statement lists it", "--evidence", "statement"];
-        let propose = [&["decide", &payment.payment_id, "debit", "--json"][..], &why].concat();
-        let proposed: Value = serde_json::from_str(&operators.run(&self.system, "ann", &propose).await?)?;
-        let decision = proposed["decision_id"].as_str().context("payctl names the decision")?;
-        operators.run(&self.system, "ben", &["decide", "confirm", decision, "--reason", "seen"]).await?;
-        Ok(())
+        let staff = ["ann", "ben"];
+        let operators = self.system.operators(&staff).await?;
+        operators.decide_debit(&self.system, staff, &payment.payment_id).await
     }
 
     /// A customer who missed the answer, or whose payment is gone, repeats the request under its key.

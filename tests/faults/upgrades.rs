@@ -177,18 +177,21 @@ async fn r29_with_build_ids_each_payment_ends_on_the_release_on_which_it_started
     })
     .await?;
     bank.settle(&held_on_first).await?;
-    // The rollback.
-    under_load(&bank.system, async {
+    // The rollback: what starts now is the first release's again.
+    let held_after_rollback = under_load(&bank.system, async {
         bank.set_current("v1").await?;
-        bank.pay_to_the_end().await
+        bank.pay_to_the_end().await?;
+        bank.hold().await
     })
     .await?;
     bank.settle(&held_on_second).await?;
+    bank.settle(&held_after_rollback).await?;
     let versions = bank.compare().await?;
     for (id, of_payment) in &versions {
         assert_eq!(of_payment.len(), 1, "{id} was carried by {of_payment:?}");
     }
-    for (held, version) in [(&held_on_first, "v1"), (&held_on_second, "v2")] {
+    let releases = [(&held_on_first, "v1"), (&held_on_second, "v2"), (&held_after_rollback, "v1")];
+    for (held, version) in releases {
         for payment in held {
             assert_eq!(versions[&payment.payment_id], [version]);
         }

@@ -106,7 +106,7 @@ pub(crate) fn program() -> String {
 /// Whether the newest migration was applied. Checks for an object that it creates, because the role of the
 /// services cannot read the table of applied migrations.
 pub(crate) async fn is_up_to_date(pool: &PgPool) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar("SELECT to_regproc('check_event_of_reconcile') IS NOT NULL").fetch_one(pool).await
+    sqlx::query_scalar("SELECT to_regproc('check_exception_of_reconcile') IS NOT NULL").fetch_one(pool).await
 }
 
 /// Name and address of the database, without user and password.

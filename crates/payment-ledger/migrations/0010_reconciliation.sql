@@ -50,6 +50,9 @@ CREATE TABLE reconciliation_runs (
     CONSTRAINT reconciliation_runs_finished_has_a_report CHECK ((finished_at IS NULL) = (report IS NULL))
 );
 
+CREATE TRIGGER reconciliation_runs_finished_once BEFORE UPDATE ON reconciliation_runs
+    FOR EACH ROW WHEN (OLD.finished_at IS NOT NULL) EXECUTE FUNCTION refuse_change();
+
 -- Workflows that were running when a run listed them; deleted with the end of the run. Unlogged: useless after a crash.
 CREATE UNLOGGED TABLE running_workflows (
     reconciliation_id bigint NOT NULL,

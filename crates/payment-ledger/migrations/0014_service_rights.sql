@@ -170,26 +170,24 @@ GRANT SELECT (endpoint_id, tenant_id, url, kinds, status, disabled_reason, disab
     created_at, rotated_at) ON webhook_endpoints TO payctl;
 GRANT SELECT ON webhook_deliveries, webhook_attempts TO payctl;
 
--- payctl reconcile and restore-check, a role of their own: they store what the switches' statements say, as payment-worker's runs do, mark
--- open payments after lost commits, and change nothing else (0019).
+-- payctl reconcile and restore-check, a role of their own: they store the lines of the switches' statements, open an exception for each drift,
+-- and mark open payments after lost commits (0019). They leave the returns that a statement lists to payment-worker's runs.
 
 -- What is compared.
 GRANT SELECT ON payments, switch_profiles, submissions, switch_callbacks, inbox, returns, recalls, exceptions, decisions, accounts, journal,
     operations, holds, claims TO payctl_reconcile;
 GRANT SELECT ON journal_unsealed, journal_seals, seal_batches, sealed_balances, sealed_hours TO payctl_reconcile;
--- A run, and the statements as read.
-GRANT SELECT, INSERT ON statement_lines, statement_cursors, reconciliation_runs TO payctl_reconcile;
-GRANT UPDATE (cursor, read_at) ON statement_cursors TO payctl_reconcile;
-GRANT UPDATE (finished_at, report) ON reconciliation_runs TO payctl_reconcile;
-GRANT SELECT, INSERT, DELETE ON running_workflows, reconciled_payments TO payctl_reconcile;
-GRANT INSERT ON exceptions TO payctl_reconcile;
--- A return that a statement lists is booked and paid to its bearer, with its event, as one that a callback reports; it wakes the workflow.
-GRANT INSERT ON returns, journal, operations, timeline, inbox TO payctl_reconcile;
-GRANT UPDATE (booked_at) ON returns TO payctl_reconcile;
-GRANT UPDATE (state, final_status, final_status_source, has_unbooked_return, rail_id, attempts_uncertain, updated_at, ended_at) ON payments
+-- A run, and the statements as read, at the time at which they are.
+GRANT SELECT ON statement_lines, statement_cursors, reconciliation_runs TO payctl_reconcile;
+GRANT INSERT (switch, cursor, transfer_id, reference, status, return_id, amount_minor, currency, finished_at) ON statement_lines
     TO payctl_reconcile;
-GRANT SELECT, INSERT ON outbox, outbox_keys TO payctl_reconcile;
-GRANT UPDATE (last_sequence) ON outbox_keys TO payctl_reconcile;
+GRANT INSERT (switch, cursor), UPDATE (cursor, read_at) ON statement_cursors TO payctl_reconcile;
+GRANT INSERT (window_began_at), UPDATE (finished_at, report) ON reconciliation_runs TO payctl_reconcile;
+GRANT SELECT, INSERT, DELETE ON running_workflows, reconciled_payments TO payctl_reconcile;
+GRANT INSERT (payment_id, kind, origin, detail) ON exceptions TO payctl_reconcile;
+-- The marks.
+GRANT UPDATE (attempts_uncertain, rail_id) ON payments TO payctl_reconcile;
+GRANT INSERT (payment_id, state, detail, is_internal) ON timeline TO payctl_reconcile;
 
 -- payment-worker records the first Temporal namespace; operators accept another one.
 CREATE FUNCTION refuse_later_namespace() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
@@ -217,7 +215,6 @@ BEGIN
         'CREATE TRIGGER journal_kind_of_role BEFORE INSERT ON journal FOR EACH ROW
             WHEN (CASE current_user
                       WHEN ''payments_api'' THEN NEW.kind <> ''return''
-                      WHEN ''payctl_reconcile'' THEN NEW.kind <> ''return''
                       WHEN ''background_worker'' THEN NEW.kind NOT IN (''advance'', ''release'')
                       WHEN ''payment_worker'' THEN
                           NEW.kind NOT IN (''reserve'', ''debit'', ''release'', ''advance'', ''collect'', ''return'', ''late_debit'')
@@ -230,5 +227,5 @@ END
 $$;
 
 CREATE TRIGGER operations_kind_of_role BEFORE INSERT ON operations FOR EACH ROW
-    WHEN (current_user IN ('payments_api', 'payctl_reconcile') AND NEW.operation_key NOT LIKE '%:return:%')
+    WHEN (current_user = 'payments_api' AND NEW.operation_key NOT LIKE '%:return:%')
     EXECUTE FUNCTION refuse_kind();

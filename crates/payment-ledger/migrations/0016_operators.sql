@@ -375,7 +375,7 @@ END
 $$;
 
 -- A return is booked by its journal entry, and no payment loses the mark of one that is not.
-CREATE FUNCTION check_return_is_booked() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+CREATE FUNCTION check_return_of_operator() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM journal j JOIN payments p USING (payment_id)
                    WHERE j.payment_id = NEW.payment_id AND j.operation_key = p.tx_id || ':return:' || NEW.return_id) THEN
@@ -418,7 +418,7 @@ BEGIN
             ('operations', 'INSERT', 'check_correction'),
             ('inbox', 'INSERT OR UPDATE', 'check_inbox_of_operator'),
             ('timeline', 'INSERT', 'check_timeline_of_operator'),
-            ('returns', 'UPDATE', 'check_return_is_booked'),
+            ('returns', 'UPDATE', 'check_return_of_operator'),
             ('payments', 'UPDATE', 'check_payment_of_operator'),
             ('outbox', 'INSERT', 'check_event_of_operator')
         ) AS guards (guarded_table, events, guard)

@@ -266,9 +266,12 @@ BEGIN
         UPDATE accounts SET status = CASE change_kind WHEN 'freeze_account' THEN 'frozen' ELSE 'active' END
             WHERE account_id = a ->> 'account_id' AND kind = 'customer' AND status <> 'closed';
     ELSIF change_kind = 'erase_account' THEN
-        INSERT INTO erasures (account_id, approved_by, reason, requested_at) VALUES (a ->> 'account_id', by_operator, why, clock_timestamp())
+        -- Not at once: a payment that was accepted before may not be committed yet.
+        INSERT INTO erasures (account_id, approved_by, reason, requested_at, next_look_at)
+            VALUES (a ->> 'account_id', by_operator, why, clock_timestamp(), clock_timestamp() + interval '1 minute')
             ON CONFLICT (account_id) DO UPDATE SET approved_by = excluded.approved_by, reason = excluded.reason,
-                requested_at = excluded.requested_at, next_look_at = '-infinity', failure = NULL, done_at = NULL;
+                requested_at = excluded.requested_at, next_look_at = excluded.next_look_at, at = '-infinity', at_payment = '', failure = NULL,
+                done_at = NULL;
     ELSIF change_kind = 'activate_kill_switch' THEN
         INSERT INTO kill_switches (switch, currency, destination_prefix, activated_by, reason)
             VALUES (a ->> 'switch', a ->> 'currency', a ->> 'destination_prefix', by_operator, why)

@@ -14,7 +14,7 @@ CREATE TABLE erasures (
     at           timestamptz NOT NULL DEFAULT '-infinity',
     at_payment   text        NOT NULL DEFAULT '',
     waiting      bigint      NOT NULL DEFAULT 0,
-    next_look_at timestamptz NOT NULL DEFAULT '-infinity',
+    next_look_at timestamptz NOT NULL,
     -- Payments of the next step.
     batch        integer     NOT NULL DEFAULT 500,
     -- Why the database refused a payment in this pass.
@@ -94,12 +94,12 @@ BEGIN
     END IF;
     BEGIN
         SELECT a.tenant_id INTO tenant FROM accounts a WHERE a.account_id = e.account_id;
-        SELECT array_agg(p.payment_id), max(p.accepted_at) INTO taken, last_at
+        SELECT array_agg(p.payment_id ORDER BY p.accepted_at, p.payment_id), max(p.accepted_at) INTO taken, last_at
         FROM (SELECT p.payment_id, p.accepted_at FROM payments p
               WHERE p.tenant_id = tenant AND p.source_account = e.account_id AND p.accepted_at >= e.at
                 AND (p.accepted_at, p.payment_id) > (e.at, e.at_payment) AND p.accepted_at < e.requested_at
-              ORDER BY p.accepted_at, p.payment_id LIMIT least(at_most, e.batch)) p;
-        SELECT max(p.payment_id) INTO last_id FROM payments p WHERE p.payment_id = ANY (taken) AND p.accepted_at = last_at;
+              ORDER BY p.accepted_at, p.payment_id LIMIT greatest(1, least(at_most, e.batch))) p;
+        last_id := taken[cardinality(taken)];
         -- Locked first, and looked at afterwards: nothing of them is opened meanwhile. One that somebody else has locked waits.
         ids := ARRAY(SELECT p.payment_id FROM payments p WHERE p.payment_id = ANY (taken) ORDER BY p.payment_id FOR UPDATE SKIP LOCKED);
         SELECT coalesce(array_agg(p.payment_id), '{}'), count(*) FILTER (WHERE p.erased_at IS NULL) INTO ids, newly
@@ -127,8 +127,8 @@ BEGIN
         failed_because := because;
         -- Without a payment not even the list of them was read.
         UPDATE erasures SET at = coalesce(last_at, e.at), at_payment = coalesce(last_id, e.at_payment), failure = because,
-               waiting = e.waiting + taken_count,
-               next_look_at = clock_timestamp() + CASE taken_count WHEN 0 THEN interval '1 hour' ELSE interval '0' END
+               waiting = e.waiting + taken_count, batch = greatest(1, e.batch / 2),
+               next_look_at = clock_timestamp() + CASE taken_count WHEN 0 THEN interval '1 minute' ELSE interval '0' END
             WHERE account_id = e.account_id;
     END IF;
 END

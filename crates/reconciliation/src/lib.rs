@@ -2,8 +2,9 @@
 //!
 //! A run reads the new lines of each statement, lists the running workflows, and compares all payments, and everything that
 //! matches no payment, in batches. Memory is bounded by one batch, and a run costs the same whether it finds nothing or
-//! everything. A run opens an exception for each drift and moves no money. A source that cannot be read is reported in
-//! `not_compared`, and no drift is derived from it.
+//! everything. A run opens an exception for each drift. A run of payment-worker records the returns that a statement lists, as those that the
+//! switch reports; one of payctl counts them and moves no money. A source that cannot be read is reported in `not_compared`, and no drift is
+//! derived from it.
 //!
 //! | file | contents |
 //! |---|---|

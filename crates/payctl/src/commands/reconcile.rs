@@ -14,7 +14,8 @@ use crate::{age, document};
 
 /// Compare the switch statements, the ledger and the running workflows; open an exception for each drift
 ///
-/// A reconciliation run moves no money. A difference younger than the grace period is not a drift yet.
+/// The command moves no money: a return that a statement lists is left to the scheduled runs of payment-worker. A difference younger than the
+/// grace period is not a drift yet.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
@@ -46,19 +47,19 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     Ok(outcome(report.drift_count(), &report))
 }
 
-/// A reconciler for the configured ledger, switches and Temporal.
+/// A reconciler for the configured ledger, switches and Temporal, which records no return.
 pub(super) async fn reconciler(config: &ConfigArgs) -> anyhow::Result<Reconciler> {
     let config = config.read()?;
     let (ledger, switches) = (config.ledger().await?, config.switches()?);
     let temporal = PaymentWorkflows::new(config.temporal.clone(), "payctl");
     let switches = switches.iter().map(|switch| (&switch.options, &switch.profile));
-    Ok(Reconciler::new(ledger, switches, temporal)?)
+    Ok(Reconciler::new(ledger, switches, temporal)?.without_recording_returns())
 }
 
 /// Outcome of a comparison that found this many differences.
 pub(super) fn outcome(differences: u64, report: &ReconciliationReport) -> CommandOutcome {
     match differences {
-        0 if report.not_compared.is_empty() => CommandOutcome::Success,
+        0 if report.not_compared.is_empty() && report.unrecorded_returns == 0 => CommandOutcome::Success,
         0 => CommandOutcome::Unknown,
         _ => CommandOutcome::CheckFailed,
     }
@@ -79,6 +80,12 @@ pub(super) fn print(report: &ReconciliationReport, out: &mut Output<'_>) -> anyh
     }
     for source in &report.not_compared {
         out.write_line(format_args!("not compared: {source}"))?;
+    }
+    if report.unrecorded_returns > 0 {
+        out.write_line(format_args!(
+            "the statements list a return of {} that is not recorded yet; the next scheduled run of payment-worker records it",
+            counted(report.unrecorded_returns, "payment")
+        ))?;
     }
     if !report.totals.is_empty() {
         out.write_line("")?;

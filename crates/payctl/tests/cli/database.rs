@@ -41,7 +41,7 @@ async fn payctl_names_an_unreachable_or_outdated_database() {
     let scratch = ScratchDatabase::migrated().await;
     let pool = PgPool::connect(scratch.url()).await.unwrap();
     // The newest migration creates this function.
-    sqlx::query("DROP FUNCTION check_event_of_reconcile CASCADE").execute(&pool).await.unwrap();
+    sqlx::query("DROP FUNCTION check_exception_of_reconcile CASCADE").execute(&pool).await.unwrap();
     let output = payctl(&["demo", "--database-url", scratch.url()]).await.refused();
     assert!(output.contains("run: payctl migrate"), "{output}");
 }

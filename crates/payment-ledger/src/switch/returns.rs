@@ -96,12 +96,15 @@ impl Ledger {
         Ok(outcome)
     }
 
-    /// Records the returns of these payments that the statements show as lines of their own, and that are not stored as they are listed.
-    /// One that has or had an exception is not recorded again.
+    /// The returns of these payments that the statements show as lines of their own, and that are not stored as they are listed. One that has or
+    /// had an exception is not among them.
     ///
     /// # Errors
-    /// [`LedgerError`]: some are not recorded; repeat.
-    pub async fn record_listed_returns(&self, payments: &[PaymentId]) -> Result<usize, LedgerError> {
+    /// [`LedgerError`].
+    pub async fn unrecorded_parts(
+        &self,
+        payments: &[PaymentId],
+    ) -> Result<Vec<(PaymentId, ReturnReport)>, LedgerError> {
         let ids: Vec<&str> = payments.iter().map(PaymentId::as_str).collect();
         let rows = sqlx::query!(
             r#"SELECT l.payment_id AS "payment_id!", l.reference AS "reference!", l.switch AS "switch!", l.return_id AS "return_id!",
@@ -126,29 +129,41 @@ impl Ledger {
         )
         .fetch_all(&self.pool)
         .await?;
-        let recorded = rows.len();
-        for row in rows {
-            let unreadable = |column: &'static str, value: &str| LedgerError::Unreadable {
-                id: row.payment_id.clone(),
-                column,
-                value: value.to_owned(),
-            };
-            let report = ReturnReport {
-                switch: SwitchName::new(row.switch.as_str())
-                    .map_err(|_| unreadable("switch", &row.switch))?,
-                return_id: ReturnId::new(row.return_id.as_str())
-                    .map_err(|_| unreadable("return_id", &row.return_id))?,
-                reference: row.reference.clone(),
-                amount_minor: row.amount_minor,
-                currency: row.currency.clone(),
-                reason: None,
-            };
+        rows.into_iter()
+            .map(|row| {
+                let unreadable = |column: &'static str, value: &str| LedgerError::Unreadable {
+                    id: row.payment_id.clone(),
+                    column,
+                    value: value.to_owned(),
+                };
+                let report = ReturnReport {
+                    switch: SwitchName::new(row.switch.as_str())
+                        .map_err(|_| unreadable("switch", &row.switch))?,
+                    return_id: ReturnId::new(row.return_id.as_str())
+                        .map_err(|_| unreadable("return_id", &row.return_id))?,
+                    reference: row.reference.clone(),
+                    amount_minor: row.amount_minor,
+                    currency: row.currency.clone(),
+                    reason: None,
+                };
+                Ok((read_id(&row.payment_id)?, report))
+            })
+            .collect()
+    }
+
+    /// Records the returns that [`Ledger::unrecorded_parts`] finds; returns their number.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: some are not recorded; repeat.
+    pub async fn record_listed_returns(&self, payments: &[PaymentId]) -> Result<usize, LedgerError> {
+        let unrecorded = self.unrecorded_parts(payments).await?;
+        for (payment_id, report) in &unrecorded {
             let mut tx = LedgerTransaction::begin(&self.pool).await?;
-            let locked = lock_payment(&mut tx, &read_id(&row.payment_id)?).await?;
-            record(&mut tx, &locked, &report).await?;
+            let locked = lock_payment(&mut tx, payment_id).await?;
+            record(&mut tx, &locked, report).await?;
             tx.commit().await?;
         }
-        Ok(recorded)
+        Ok(unrecorded.len())
     }
 }
 

@@ -96,6 +96,11 @@ async fn order_erasure(bank: &Bank, account: &AccountId) {
         r#"SELECT apply_change('chg_1', 'erase_account', '{{"tenant_id": "acme", "account_id": "{account}"}}', NULL, 'bob', 'a letter')"#
     ))
     .await;
+    let early = format!(
+        "SELECT count(*) FROM erasures WHERE account_id = '{account}' AND next_look_at < requested_at + interval '1 minute'"
+    );
+    assert_eq!(bank.number(&early).await, 0, "payments that were accepted before may not be committed yet");
+    bank.sql(LOOK_NOW).await;
 }
 
 async fn age(bank: &Bank, p: &Sample) {
@@ -365,7 +370,7 @@ async fn no_role_erases_what_no_operator_had_erased(_: PgPoolOptions, connect: P
         let bank = Bank::with_connections(pool, connect, 1).await;
         for sql in [
             "SELECT erase_payments('acme', '{pay_1}')",
-            "INSERT INTO erasures (account_id, approved_by, reason, requested_at) VALUES ('a', 'ann', 'r', now())",
+            "INSERT INTO erasures (account_id, approved_by, reason, requested_at, next_look_at) VALUES ('a', 'ann', 'r', now(), now())",
             "UPDATE erasures SET requested_at = now()",
         ] {
             assert_eq!(bank.refused(sql).await.0, "42501", "{role}: {sql}");

@@ -128,7 +128,7 @@ async fn limits_kill_switches_and_reconciliation_age_are_measured(pool: PgPool) 
     let last = bank.ledger.last_reconciliation_run().await.unwrap();
     assert_eq!((last.finished_s / 100, last.full_finished_s / 100, last.not_compared), (0, 0, 2));
     // A run with a window does not count as one over everything.
-    bank.sql("UPDATE reconciliation_runs SET finished_at = finished_at - interval '300 s'").await;
+    bank.damage("UPDATE reconciliation_runs SET finished_at = finished_at - interval '300 s'".into()).await;
     let (run, _) = bank.ledger.begin_reconciliation_run(Some(60)).await.unwrap();
     bank.ledger.finish_reconciliation_run(run, &serde_json::json!({})).await.unwrap();
     let last = bank.ledger.last_reconciliation_run().await.unwrap();

@@ -384,7 +384,7 @@ async fn s0_15_a_run_with_a_window_compares_what_is_open_or_has_changed(pool: Pg
     let report = bank.ledger.reconciliation_report(run).await.unwrap();
     assert_eq!(report, Some(serde_json::json!({"attempt": 1})));
     for (aged, left) in [("0 hours", 4), ("4 hours", 0)] {
-        bank.sql(&format!("UPDATE reconciliation_runs SET finished_at = finished_at - interval '{aged}'"))
+        bank.damage(format!("UPDATE reconciliation_runs SET finished_at = finished_at - interval '{aged}'"))
             .await;
         bank.ledger.delete_old_reconciliation_lists().await.unwrap();
         assert_eq!(bank.number("SELECT count(*) FROM reconciled_payments").await, left, "{aged}");

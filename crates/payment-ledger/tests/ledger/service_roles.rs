@@ -6,7 +6,6 @@ use payment_ledger::access::service_roles::SERVICE_ROLES;
 use payment_ledger::audit::reconcile::payments::Sources;
 use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use payment_ledger::switch::callbacks::Callback;
-use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::cause::{OperatorReason, ReserveRefusal};
 use payment_protocol::decision::Action;
 use payment_protocol::drift::Tolerance;
@@ -111,11 +110,10 @@ async fn r36_payctl_can_reconcile_without_the_rights_of_the_owner(
     let (switch, ids) = (SwitchName::new(SWITCH).unwrap(), [settled.id.clone(), recalled.id.clone()]);
     assert_eq!(payctl.ledger.statement_cursor(&switch).await.unwrap(), None);
     assert_eq!(payctl.ledger.store_lines(&switch, &lines).await.unwrap(), 4);
-    for (id, report) in payctl.ledger.unrecorded_returns(&ids).await.unwrap() {
-        payctl.ledger.record_returned(&id, &report, FinalStatusSource::Statement).await.unwrap();
-    }
-    assert_eq!(payctl.ledger.record_listed_returns(&ids).await.unwrap(), 1);
-    assert_eq!(owner.column(&recalled, "final_status").await.as_deref(), Some("returned"));
+    // They are left to payment-worker's runs.
+    assert_eq!(payctl.ledger.unrecorded_returns(&ids).await.unwrap().len(), 1);
+    assert_eq!(payctl.ledger.unrecorded_parts(&ids).await.unwrap().len(), 1);
+    assert!(payctl.ledger.record_listed_returns(&ids).await.unwrap_err().is_not_allowed());
     let sources = Sources { statements: vec![switch], workflows: Some(run) };
     let compared = payctl.ledger.compare(&sources, &ids).await.unwrap();
     let tolerance = Tolerance { grace_s: 0, cancelling_s: 0 };
@@ -367,31 +365,34 @@ const FORBIDDEN_TO: &[(&str, &[&str])] = &[
             "SELECT * FROM limits",
             "SELECT * FROM temporal_namespaces",
             "UPDATE recalls SET status = 'closed'",
-            // Returns that no statement shows, and what is more than a return.
-            "INSERT INTO returns (switch, return_id, payment_id, amount_minor, currency) SELECT switch, 'forged', payment_id, 1, currency FROM payments",
+            // No return, whatever a statement lists.
+            "INSERT INTO returns (switch, return_id, payment_id, amount_minor, currency) SELECT switch, payment_id, payment_id, 1, currency FROM payments",
             "INSERT INTO operations (operation_key, payment_id, outcome) SELECT tx_id || ':return:forged', payment_id, 'done' FROM payments",
             "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
              SELECT tx_id || ':return:forged', payment_id, 'return', 'internal:escrow:EUR', source_account, 1, 'EUR' FROM payments",
             "UPDATE returns SET booked_at = now()",
-            "UPDATE payments SET final_status = 'void', final_status_source = 'statement' WHERE final_status IS NULL",
-            "UPDATE payments SET final_status = 'settled', final_status_source = 'statement' WHERE final_status IS NULL",
             "UPDATE payments SET final_status = 'returned', final_status_source = 'statement'",
             "UPDATE payments SET state = 'settled', ended_at = now() WHERE ended_at IS NULL",
-            "UPDATE payments SET ended_at = now() WHERE ended_at IS NULL",
-            "UPDATE payments SET state = 'confirmed' WHERE ended_at IS NULL",
-            "UPDATE payments SET ended_at = NULL WHERE ended_at IS NOT NULL",
-            "UPDATE payments SET attempts_uncertain = false WHERE attempts_uncertain",
-            "UPDATE payments SET has_unbooked_return = false WHERE has_unbooked_return",
-            "UPDATE payments SET rail_id = 'forged' WHERE NOT attempts_uncertain AND rail_id IS NULL",
-            "INSERT INTO inbox (payment_id, kind) SELECT payment_id, 'cancel' FROM payments",
+            "UPDATE payments SET has_unbooked_return = true",
+            "UPDATE payments SET updated_at = 'infinity'",
             "INSERT INTO inbox (payment_id, kind) SELECT payment_id, 'final_status' FROM payments",
-            "UPDATE inbox SET delivered_at = now()",
+            "INSERT INTO outbox (event_id) VALUES ('forged')",
+            "UPDATE outbox_keys SET last_sequence = 0",
+            // Marks.
+            "UPDATE payments SET attempts_uncertain = false WHERE attempts_uncertain",
+            "UPDATE payments SET attempts_uncertain = true WHERE ended_at IS NOT NULL",
+            "UPDATE payments SET rail_id = 'forged' || payment_id WHERE NOT attempts_uncertain",
+            "UPDATE payments SET rail_id = 'forged' WHERE attempts_uncertain",
+            "UPDATE payments SET attempts_uncertain = true, rail_id = tx_id || ':submit' WHERE ended_at IS NULL",
+            // What operators and customers read.
             "INSERT INTO exceptions (payment_id, kind, origin, detail) SELECT payment_id, 'opened_by_operator', payment_id, 'mine' FROM payments",
+            "INSERT INTO exceptions (payment_id, kind, origin, detail) SELECT payment_id, 'settled_without_attempt', payment_id, 'mine' FROM payments",
             "INSERT INTO exceptions (payment_id, kind, origin, detail, closed_at, closed_by)
              SELECT payment_id, 'orphan_hold', payment_id, 'mine', now(), (SELECT decision_id FROM decisions LIMIT 1) FROM payments",
             "INSERT INTO timeline (payment_id, state, detail) SELECT payment_id, state, 'call this number' FROM payments",
-            "INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body) SELECT 'forged', 'transfer_sent', 1, payment_id, 99, '{}' FROM payments",
-            "INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body) SELECT 'forged', 'transfer_returned', 1, payment_id, 99, '{}' FROM payments",
+            "INSERT INTO timeline (entry_id, payment_id, state, detail, is_internal) OVERRIDING SYSTEM VALUE SELECT 9, payment_id, state, 'd', true FROM payments",
+            "INSERT INTO statement_lines (switch, cursor, transfer_id, status, amount_minor, currency, finished_at, read_at)
+             VALUES ('sw', '9', 't', 'SETTLED', 1, 'EUR', now(), '-infinity')",
         ],
     ),
 ];
@@ -410,12 +411,9 @@ async fn r36_no_role_can_change_ledger_history_or_act_for_another_process(
     owner.needs_operator(&waits, OperatorReason::NotFoundIsInconclusive).await;
     owner.propose(&waits, Action::Release).await;
     owner.payment_at(Stage::Differing, "differs").await;
-    // A mark of lost commits, a return that waits for a charge, and one that nobody may book.
+    // A mark of lost commits.
     owner
-        .sql(&format!("UPDATE payments SET attempts_uncertain = true, has_unbooked_return = true WHERE payment_id = '{}'", waits.id))
-        .await;
-    owner
-        .sql(&format!("INSERT INTO returns (switch, return_id, payment_id, amount_minor, currency) VALUES ('other', 'r', '{}', 1, 'EUR')", waits.id))
+        .sql(&format!("UPDATE payments SET attempts_uncertain = true WHERE payment_id = '{}'", waits.id))
         .await;
     assert_eq!(owner.number("SELECT count(*) FROM exceptions").await, 1);
     assert!(matches!(owner.ledger.seal(BatchSize::new(4)).await.unwrap(), SealOutcome::Batch { .. }));

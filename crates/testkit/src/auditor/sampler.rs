@@ -12,7 +12,7 @@ use super::check_conservation;
 /// Pause between two samples.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// What the samples have found so far. Dropping it ends the sampling.
+/// What the samples have found so far. Dropping it ends the sampling, and panics if a violation was found that nobody has read.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     found: Arc<Mutex<Found>>,
@@ -37,8 +37,7 @@ impl Sampler {
                     let mut found = noted.lock().unwrap_or_else(PoisonError::into_inner);
                     match sample {
                         Ok(()) => found.samples += 1,
-                        // The test has taken the database away: no sample.
-                        Err(error) if error.is::<sqlx::Error>() => {}
+                        Err(error) if is_unavailable(&error) => {}
                         Err(violation) => {
                             let number = found.samples + 1;
                             found.violation = Some(format!("sample {number}: {violation:#}"));
@@ -57,7 +56,7 @@ impl Sampler {
     /// # Errors
     /// The first violation, or that the sampling has ended by itself.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        if let Some(violation) = &self.found.lock().unwrap_or_else(PoisonError::into_inner).violation {
+        if let Some(violation) = self.found.lock().unwrap_or_else(PoisonError::into_inner).violation.take() {
             bail!("the ledger was not in order while the test ran: {violation}");
         }
         ensure!(!self.task.is_finished(), "the sampling of the ledger has ended: it panicked");
@@ -68,5 +67,33 @@ impl Sampler {
 impl Drop for Sampler {
     fn drop(&mut self) {
         self.task.abort();
+        // A test without an audit fails, too.
+        let violation = self.found.lock().unwrap_or_else(PoisonError::into_inner).violation.take();
+        if let Some(violation) = violation
+            && !std::thread::panicking()
+        {
+            panic!("the ledger was not in order while the test ran: {violation}");
+        }
+    }
+}
+
+/// Whether the database did not answer a sample, because the test has taken it away: no connection, or one that was ended.
+fn is_unavailable(error: &anyhow::Error) -> bool {
+    match error.downcast_ref() {
+        Some(sqlx::Error::Database(error)) => {
+            // Connection exceptions, the ends of sessions and databases, too many connections, a database that is gone.
+            error
+                .code()
+                .is_some_and(|code| ["08", "57", "53", "3D"].iter().any(|class| code.starts_with(class)))
+        }
+        Some(
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed,
+        ) => true,
+        Some(_) | None => false,
     }
 }

@@ -8,6 +8,9 @@ use tokio::process::Command;
 use super::System;
 use crate::process::Process;
 
+/// Exit code of `payctl` for a decision that is not applied yet.
+const OUTCOME_UNKNOWN: i32 = 3;
+
 /// operator-api, and the sessions of operators who may propose and confirm.
 #[derive(Debug)]
 pub struct Operators {
@@ -77,6 +80,31 @@ impl Operators {
         let mut command = self.payctl(system, name);
         command.args(args);
         succeed(command).await
+    }
+
+    /// Has the payment debited by decision: one operator proposes it, the other one confirms it. Does not wait for its workflow.
+    ///
+    /// # Errors
+    /// If a command fails.
+    pub async fn decide_debit(
+        &self,
+        system: &System,
+        [proposes, confirms]: [&str; 2],
+        payment_id: &str,
+    ) -> anyhow::Result<()> {
+        let propose =
+            ["decide", payment_id, "debit", "--reason", "the switch settled it", "--evidence", "statement"];
+        let proposed = self.run(system, proposes, &[&propose[..], &["--json"]].concat()).await?;
+        let proposed: serde_json::Value = serde_json::from_str(&proposed)?;
+        let decision = proposed["decision_id"].as_str().context("payctl names no decision")?;
+        let mut confirm = self.payctl(system, confirms);
+        confirm.args(["decide", "confirm", decision, "--reason", "seen", "--wait", "0"]);
+        let output = confirm.output().await?;
+        ensure!(
+            matches!(output.status.code(), Some(0 | OUTCOME_UNKNOWN)),
+            "the confirmation failed: {output:?}"
+        );
+        Ok(())
     }
 }
 

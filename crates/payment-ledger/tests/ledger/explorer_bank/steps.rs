@@ -38,6 +38,7 @@ const NOT_COMPARED: &[(&str, &str)] = &[
         "writes what reserve and record_attempt write, or nothing: tests/group_commit.rs",
     ),
     ("record_listed_returns", "finds the returns of a statement, each of which is then what store_return is"),
+    ("unrecorded_parts", READS),
     ("store_posting", "appends a line that no rule reads"),
     ("due_recalls", READS),
     ("recalls_by_switch", READS),
