@@ -51,6 +51,12 @@ enum Course {
     IsRecalled,
     /// The same, and the switch refuses the recall: operators are called.
     NeedsOperator,
+    /// The same, and two operators decide that it is debited.
+    IsDecided,
+    /// It settles at a switch without references: it waits for the lock of the account that is paid.
+    IsLocked,
+    /// The same; the worker may die once the transfer is accepted, so that the only attempt is not interrupted.
+    HoldsLock,
     /// Its workflow is terminated: a recovery workflow carries it on.
     IsTerminated,
     /// The customer cancels it.
@@ -81,6 +87,14 @@ const CASES: &[(Dies, &str, Course)] = &[
     (Dies::Worker, "after recall", Course::IsRecalled),
     (Dies::Worker, "before needs_operator", Course::NeedsOperator),
     (Dies::Worker, "after needs_operator", Course::NeedsOperator),
+    (Dies::Worker, "before apply_decision", Course::IsDecided),
+    (Dies::Worker, "after apply_decision", Course::IsDecided),
+    (Dies::Worker, "before get_lock", Course::IsLocked),
+    (Dies::Worker, "after get_lock", Course::IsLocked),
+    (Dies::Worker, "before check_lock_holder", Course::HoldsLock),
+    (Dies::Worker, "after check_lock_holder", Course::HoldsLock),
+    (Dies::Worker, "before release_lock", Course::IsLocked),
+    (Dies::Worker, "after release_lock", Course::IsLocked),
     (Dies::Worker, "before fence_reserve", Course::IsTerminated),
     (Dies::Worker, "after fence_reserve", Course::IsTerminated),
     (Dies::Api, "before accepting a payment", Course::Settles),
@@ -97,13 +111,9 @@ const CASES: &[(Dies, &str, Course)] = &[
 
 /// Activities without a case, and why.
 const NOT_COVERED: &[(&str, &str)] = &[
-    ("get_lock", "of a switch without references; not covered yet"),
-    ("release_lock", "of a switch without references; not covered yet"),
-    ("check_lock_holder", "of a switch without references; not covered yet"),
     ("reject", "of a payment that its own workflow finds invalid; not covered yet"),
     ("reconcile", "writes nothing"),
-    ("close_decision", "of a decision; not covered yet"),
-    ("apply_decision", "of a decision; not covered yet"),
+    ("close_decision", "of a decision that comes when the payment has ended; it moves nothing"),
     ("alert", "records an alert, and moves nothing"),
     ("run_reconciliation", "no step of a payment; another worker continues it"),
 ];
@@ -125,6 +135,14 @@ impl Course {
                 shape: json!({"callback": false}),
                 ..options.with_profile("has_callback", false)
             },
+            Self::IsLocked | Self::HoldsLock => SystemOptions {
+                shape: json!({"keys": false, "dedup": false, "tombstone": false, "callback": false}),
+                ..options
+                    .with_profile("strategy", "validate")
+                    .with_profile("deduplicates", false)
+                    .with_profile("tombstones", false)
+                    .with_profile("has_callback", false)
+            },
             Self::SettlesAtMostOnce => SystemOptions {
                 shape: json!({"dedup": false, "query": false}),
                 ..options
@@ -137,14 +155,14 @@ impl Course {
     }
 
     fn freezes(self) -> bool {
-        matches!(self, Self::IsRecalled | Self::NeedsOperator)
+        matches!(self, Self::IsRecalled | Self::NeedsOperator | Self::IsDecided)
     }
 
     fn amount(self) -> &'static str {
         match self {
             Self::IsRefused => "90.06",
             // Never settles by itself; can be cancelled.
-            Self::IsTerminated | Self::IsCancelled => "90.04",
+            Self::IsTerminated | Self::IsCancelled | Self::HoldsLock => "90.04",
             _ => "5.00",
         }
     }
@@ -187,7 +205,14 @@ async fn order(system: &System, key: &str, amount: &str) -> anyhow::Result<Accep
     .await
 }
 
-/// Starts a process that dies at the point, and starts it again once it has died there.
+/// Starts a process again as one that dies at the point.
+async fn doom(process: &mut Process, point: &str) -> anyhow::Result<()> {
+    process.kill().await?;
+    process.set_variable(VARIABLE, point);
+    process.restart().await
+}
+
+/// Waits until a process has died at the point, and starts it again.
 async fn die(process: &mut Process, point: &str) -> anyhow::Result<()> {
     until(&format!("{} dies {point}", process.name()), WITHIN, || {
         let exited = process.has_exited();
@@ -202,10 +227,9 @@ async fn die(process: &mut Process, point: &str) -> anyhow::Result<()> {
 
 async fn run(dies: Dies, point: &str, path: Course) -> anyhow::Result<()> {
     let mut bank = EventBank::start_with("crash", path.options()).await?;
-    let doomed = process(&mut bank, dies);
-    doomed.kill().await?;
-    doomed.set_variable(VARIABLE, point);
-    doomed.restart().await?;
+    if path != Course::HoldsLock {
+        doom(process(&mut bank, dies), point).await?;
+    }
     if path == Course::IsDeliveredLate {
         bank.system.api.kill().await?;
         bank.system.api.set_variable(VARIABLE, "after storing a callback");
@@ -215,7 +239,7 @@ async fn run(dies: Dies, point: &str, path: Course) -> anyhow::Result<()> {
     if path.freezes() {
         // It settles when the account is frozen.
         let mut behaviour = json!({"outcome": "hold"});
-        if path == Course::NeedsOperator {
+        if path != Course::IsRecalled {
             behaviour["recall"] = json!([{"fault": "refuse", "times": "always"}]);
         }
         bank.system.switch.set_default_behaviour(behaviour).await?;
@@ -246,15 +270,34 @@ async fn run(dies: Dies, point: &str, path: Course) -> anyhow::Result<()> {
         // payments-api may die before it answers.
         Course::IsCancelled => drop(bank.system.cancel(id).await),
         Course::IsDeliveredLate => die(&mut bank.system.api, "after storing a callback").await?,
+        Course::HoldsLock => {
+            bank.system.wait_for_state(id, "submitted").await?;
+            doom(process(&mut bank, dies), point).await?;
+            // It reports nothing before the payment has ended.
+            if point == "after check_lock_holder" {
+                bank.system.switch.finish_transfer(&payment.reference, "settle").await?;
+            }
+        }
+        Course::IsDecided => {
+            bank.system.wait_for_state(id, "needs_operator").await?;
+            bank.system.set_account_status(testkit::system::ALICE, "active").await?;
+            let staff = ["ann", "ben"];
+            let operators = bank.system.operators(&staff).await?;
+            operators.decide_debit(&bank.system, staff, id).await?;
+        }
         _ => {}
     }
     if !point.ends_with("accepting a payment") {
         die(process(&mut bank, dies), point).await?;
     }
+    if point == "before check_lock_holder" {
+        bank.system.switch.finish_transfer(&payment.reference, "settle").await?;
+    }
     bank.system.wait_for_state(id, path.end()).await?;
     let audit = bank.system.audit().await?;
     ensure!(audit.debited == usize::from(path.end() == "settled"), "{audit:?}");
-    if path.end() == "settled" {
+    // A payment that was decided has another event than one that settles.
+    if path.end() == "settled" && path != Course::IsDecided {
         bank.wait_for_notifications(std::slice::from_ref(id)).await?;
     }
     Ok(())
