@@ -253,6 +253,14 @@ mod tests {
     }
 
     #[test]
+    fn a_return_is_named_by_sixteen_hex_digits_of_its_own() {
+        let digest = |id: &str| ReturnId::new(id).unwrap().digest();
+        assert_eq!(digest("r/1"), digest("r/1"));
+        assert_ne!(digest("r/1"), digest("r/2"));
+        assert!(digest("r/1").len() == 16 && digest("r/1").bytes().all(|byte| byte.is_ascii_hexdigit()));
+    }
+
+    #[test]
     fn an_account_id_has_a_bounded_length_and_alphabet() {
         assert!(AccountId::new("a".repeat(ID_BYTES_MAX)).is_ok());
         for bad in ["".to_owned(), "a b".into(), "a\n".into(), "é".into(), "a".repeat(ID_BYTES_MAX + 1)] {

@@ -211,6 +211,22 @@ mod tests {
         }
     }
 
+    /// The UI shows workflow ids.
+    #[test]
+    fn s1_5_an_account_lock_is_of_one_account_at_one_switch_and_does_not_name_the_account() {
+        let id = |installation, switch, account| {
+            account_lock_id(installation, &SwitchName::new(switch).unwrap(), account)
+        };
+        let lock = id("bank", "mock", "FR-CAROL");
+        assert!(lock.starts_with("lock:mock:") && !lock.contains("CAROL"), "{lock}");
+        assert_eq!(lock, id("bank", "mock", "FR-CAROL"));
+        for other in
+            [id("other", "mock", "FR-CAROL"), id("bank", "fast", "FR-CAROL"), id("bank", "mock", "FR-BOB")]
+        {
+            assert_ne!(lock, other);
+        }
+    }
+
     #[test]
     fn a_switch_reference_fits_iso_20022_and_contains_its_transaction_id() {
         let payment = PaymentId::derive(&TenantId::new("t").unwrap(), &ClientId::new("c").unwrap(), "k");

@@ -689,3 +689,37 @@ fn a_poll_wakes_the_workflow_only_for_what_changes_the_payment() {
         }
     }
 }
+
+/// A transfer that the switch does not have may be out under another id; one that it cancelled or rejected is not.
+#[test]
+fn three_reasons_say_that_the_switch_does_not_have_the_transfer() {
+    for (reason, is_absence) in [
+        (VoidReason::NeverSent, false),
+        (VoidReason::Cancelled, false),
+        (VoidReason::CancelledUnsaid, false),
+        (VoidReason::Tombstoned, true),
+        (VoidReason::Rejected, false),
+        (VoidReason::DeadlinePassed, true),
+        (VoidReason::NotInClosedStatement, true),
+    ] {
+        assert_eq!(reason.is_absence(), is_absence, "{reason:?}");
+    }
+}
+
+#[test]
+fn a_cancel_shows_the_acceptance_of_a_transfer_that_settled_or_was_known() {
+    use payment_protocol::cause::OperatorReason::{AcceptedThenUnknown, AmbiguousTransfer};
+    use payment_protocol::port::CancelOutcome;
+    for (outcome, shows) in [
+        (CancelOutcome::Void, false),
+        (CancelOutcome::Settled, true),
+        // A callback, which may be false.
+        (CancelOutcome::SuccessReported, false),
+        (CancelOutcome::Differs, true),
+        (CancelOutcome::Undecidable(AcceptedThenUnknown), true),
+        (CancelOutcome::Undecidable(AmbiguousTransfer), false),
+        (CancelOutcome::Ended(FinalState::Cancelled), false),
+    ] {
+        assert_eq!(outcome.shows_acceptance(), shows, "{outcome:?}");
+    }
+}

@@ -38,3 +38,11 @@ fn r10_a_formatted_amount_parses_to_the_same_minor_units() {
         }
     }
 }
+
+#[test]
+fn an_amount_is_written_with_its_currency() {
+    for (minor, code, text) in [(1_250, "EUR", "12.50 EUR"), (5, "JPY", "5 JPY"), (1_250, "BHD", "1.250 BHD")]
+    {
+        assert_eq!(Money::from_minor(minor, parse_currency(code).unwrap()).unwrap().to_string(), text);
+    }
+}

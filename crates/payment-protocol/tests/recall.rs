@@ -134,3 +134,18 @@ fn the_last_decision_about_a_recall_counts_and_no_acknowledgement_takes_one_back
         assert_eq!(after, expected, "{answer:?}");
     }
 }
+
+#[test]
+fn a_recall_is_sent_until_the_switch_has_it_and_ends_when_nothing_more_is_awaited() {
+    for (status, may_be_sent, is_finished) in [
+        (RecallStatus::Due, true, false),
+        (RecallStatus::Sent, true, false),
+        (RecallStatus::Pending, false, false),
+        (RecallStatus::Promised, false, false),
+        (RecallStatus::Refused, false, true),
+        (RecallStatus::Unsupported, false, true),
+        (RecallStatus::Closed, false, true),
+    ] {
+        assert_eq!((status.may_be_sent(), status.is_finished()), (may_be_sent, is_finished), "{status}");
+    }
+}
