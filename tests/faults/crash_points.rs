@@ -11,7 +11,7 @@ use futures::{StreamExt as _, stream};
 use serde_json::json;
 use temporalio_client::WorkflowTerminateOptions;
 use testkit::process::Process;
-use testkit::system::{AcceptedPayment, payment_request};
+use testkit::system::{AcceptedPayment, OPENING_MINOR, payment_request};
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
 use uuid::Uuid;
@@ -107,6 +107,15 @@ const CASES: &[(Dies, &str, Course)] = &[
     (Dies::BackgroundWorker, "after publishing an event", Course::Settles),
     (Dies::Notifier, "before consuming events", Course::Settles),
     (Dies::Notifier, "after consuming events", Course::Settles),
+];
+
+/// What compensates, where the worker dies after the effect and before the report: it is repeated.
+const COMPENSATIONS: &[(&str, Course)] = &[
+    ("after cancel", Course::IsRefused),
+    ("after release", Course::IsRefused),
+    ("after recall", Course::IsRecalled),
+    ("after needs_operator", Course::NeedsOperator),
+    ("after fence_reserve", Course::IsTerminated),
 ];
 
 /// Activities without a case, and why.
@@ -212,20 +221,25 @@ async fn doom(process: &mut Process, point: &str) -> anyhow::Result<()> {
     process.restart().await
 }
 
-/// Waits until a process has died at the point, and starts it again.
-async fn die(process: &mut Process, point: &str) -> anyhow::Result<()> {
-    until(&format!("{} dies {point}", process.name()), WITHIN, || {
-        let exited = process.has_exited();
-        async move { Ok(exited?.then_some(())) }
-    })
-    .await
-    .with_context(|| process.log_tail())?;
-    ensure!(process.log_tail().contains(&format!("crash point: {point}")), "{}", process.log_tail());
-    process.remove_variable(VARIABLE);
-    process.restart().await
+/// Waits until a process has died at the point `deaths` times, and starts it again each time, at last as one that lives.
+async fn die(process: &mut Process, point: &str, deaths: u32) -> anyhow::Result<()> {
+    for left in (0..deaths).rev() {
+        until(&format!("{} dies {point}", process.name()), WITHIN, || {
+            let exited = process.has_exited();
+            async move { Ok(exited?.then_some(())) }
+        })
+        .await
+        .with_context(|| process.log_tail())?;
+        ensure!(process.log_tail().contains(&format!("crash point: {point}")), "{}", process.log_tail());
+        if left == 0 {
+            process.remove_variable(VARIABLE);
+        }
+        process.restart().await?;
+    }
+    Ok(())
 }
 
-async fn run(dies: Dies, point: &str, path: Course) -> anyhow::Result<()> {
+async fn run(dies: Dies, point: &str, path: Course, deaths: u32) -> anyhow::Result<()> {
     let mut bank = EventBank::start_with("crash", path.options()).await?;
     if path != Course::HoldsLock {
         doom(process(&mut bank, dies), point).await?;
@@ -249,7 +263,7 @@ async fn run(dies: Dies, point: &str, path: Course) -> anyhow::Result<()> {
     let payment = if dies == Dies::Api && point.ends_with("accepting a payment") {
         let refused = bank.system.post_payment(&key, &payment_request(path.amount())).await;
         ensure!(refused.is_err(), "payments-api answered: {refused:?}");
-        die(process(&mut bank, dies), point).await?;
+        die(process(&mut bank, dies), point, deaths).await?;
         order(&bank.system, &key, path.amount()).await?
     } else {
         order(&bank.system, &key, path.amount()).await?
@@ -269,7 +283,7 @@ async fn run(dies: Dies, point: &str, path: Course) -> anyhow::Result<()> {
         }
         // payments-api may die before it answers.
         Course::IsCancelled => drop(bank.system.cancel(id).await),
-        Course::IsDeliveredLate => die(&mut bank.system.api, "after storing a callback").await?,
+        Course::IsDeliveredLate => die(&mut bank.system.api, "after storing a callback", 1).await?,
         Course::HoldsLock => {
             bank.system.wait_for_state(id, "submitted").await?;
             doom(process(&mut bank, dies), point).await?;
@@ -288,7 +302,7 @@ async fn run(dies: Dies, point: &str, path: Course) -> anyhow::Result<()> {
         _ => {}
     }
     if !point.ends_with("accepting a payment") {
-        die(process(&mut bank, dies), point).await?;
+        die(process(&mut bank, dies), point, deaths).await?;
     }
     if point == "before check_lock_holder" {
         bank.system.switch.finish_transfer(&payment.reference, "settle").await?;
@@ -296,6 +310,12 @@ async fn run(dies: Dies, point: &str, path: Course) -> anyhow::Result<()> {
     bank.system.wait_for_state(id, path.end()).await?;
     let audit = bank.system.audit().await?;
     ensure!(audit.debited == usize::from(path.end() == "settled"), "{audit:?}");
+    if !matches!(path.end(), "settled" | "needs_operator") {
+        ensure!(
+            bank.system.available().await? == OPENING_MINOR,
+            "a payment that was not charged cost something"
+        );
+    }
     // A payment that was decided has another event than one that settles.
     if path.end() == "settled" && path != Course::IsDecided {
         bank.wait_for_notifications(std::slice::from_ref(id)).await?;
@@ -303,12 +323,11 @@ async fn run(dies: Dies, point: &str, path: Course) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn r1_a_process_that_dies_at_any_boundary_leaves_one_effect() -> anyhow::Result<()> {
-    let _alone = crate::ALONE.lock().await;
-    let failed: Vec<String> = stream::iter(CASES)
+/// Runs cases, [`CONCURRENT`] at once.
+async fn run_all(cases: impl Iterator<Item = (Dies, &str, Course)>, deaths: u32) -> anyhow::Result<()> {
+    let failed: Vec<String> = stream::iter(cases)
         .map(|(dies, point, path)| async move {
-            let outcome = run(*dies, point, *path).await;
+            let outcome = run(dies, point, path, deaths).await;
             outcome.err().map(|error| format!("{dies:?} {point}: {error:#}"))
         })
         .buffer_unordered(CONCURRENT)
@@ -317,6 +336,19 @@ async fn r1_a_process_that_dies_at_any_boundary_leaves_one_effect() -> anyhow::R
         .await;
     ensure!(failed.is_empty(), "{}", failed.join("\n\n"));
     Ok(())
+}
+
+#[tokio::test]
+async fn r1_a_process_that_dies_at_any_boundary_leaves_one_effect() -> anyhow::Result<()> {
+    let _alone = crate::ALONE.lock().await;
+    run_all(CASES.iter().copied(), 1).await
+}
+
+/// The first death repeats a compensation ([`r1_a_process_that_dies_at_any_boundary_leaves_one_effect`]), the second one repeats it again.
+#[tokio::test]
+async fn r5_a_compensation_that_runs_three_times_has_one_effect() -> anyhow::Result<()> {
+    let _alone = crate::ALONE.lock().await;
+    run_all(COMPENSATIONS.iter().map(|(point, path)| (Dies::Worker, *point, *path)), 2).await
 }
 
 /// Every Rust source in a folder.
