@@ -129,17 +129,15 @@ async fn keep_the_acceptance(system: &System) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Leaves the payment as it was kept, at an instant after its time for a start. Rows disappear without their triggers.
+/// Leaves the payment as it was kept, at an instant after its time for a start.
 async fn lose_all_but_the_acceptance(system: &System) -> anyhow::Result<()> {
-    sqlx::raw_sql(
-        "BEGIN; SET LOCAL session_replication_role = replica;
-         DELETE FROM submissions; DELETE FROM journal WHERE payment_id IS NOT NULL; DELETE FROM operations WHERE payment_id IS NOT NULL;
-         DELETE FROM holds; DELETE FROM payments; INSERT INTO payments SELECT * FROM kept;
-         UPDATE payments SET valid_until = clock_timestamp(); COMMIT",
-    )
-    .execute(&system.database.pool)
-    .await?;
-    Ok(())
+    system
+        .damage_ledger(
+            "DELETE FROM submissions; DELETE FROM journal WHERE payment_id IS NOT NULL; DELETE FROM operations WHERE payment_id IS NOT NULL;
+             DELETE FROM holds; DELETE FROM payments; INSERT INTO payments SELECT * FROM kept;
+             UPDATE payments SET valid_until = clock_timestamp()",
+        )
+        .await
 }
 
 /// Everything after the acceptance of a payment that settled is lost, and its workflow has ended: nothing is sent a second time, although

@@ -71,13 +71,11 @@ async fn r36_the_reconciliation_workflow_finds_each_damage_to_the_data() -> anyh
 
     // Damage: a missing debit, a hold that stays open, and a terminated workflow.
     let damage = format!(
-        "BEGIN; SET LOCAL session_replication_role = replica;
-         DELETE FROM journal WHERE payment_id = '{}' AND kind = 'debit';
-         UPDATE holds SET status = 'open', closed_at = NULL WHERE payment_id = '{}';
-         COMMIT",
+        "DELETE FROM journal WHERE payment_id = '{}' AND kind = 'debit';
+         UPDATE holds SET status = 'open', closed_at = NULL WHERE payment_id = '{}'",
         settled.payment_id, orphaned.payment_id
     );
-    sqlx::raw_sql(sqlx::AssertSqlSafe(damage)).execute(&system.database.pool).await?;
+    system.damage_ledger(&damage).await?;
     let workflow = system.workflow(&waiting.payment_id).await?;
     workflow.terminate(WorkflowTerminateOptions::default()).await?;
     until("Temporal reports the workflow as terminated", Duration::from_secs(30), || async {
@@ -235,9 +233,7 @@ async fn s1_6_another_worker_continues_a_killed_reconciliation_run() -> anyhow::
     })
     .await?;
     system.worker.kill().await?;
-    let damage = "BEGIN; SET LOCAL session_replication_role = replica;
-                  UPDATE holds SET status = 'open', closed_at = NULL; COMMIT";
-    sqlx::raw_sql(damage).execute(&pool).await?;
+    system.damage_ledger("UPDATE holds SET status = 'open', closed_at = NULL").await?;
     lock.rollback().await?;
     shorten_heartbeat_timeout(&system, &id).await?;
     system.worker.restart().await?;

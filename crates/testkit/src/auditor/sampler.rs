@@ -51,15 +51,20 @@ impl Sampler {
         Self { found, task }
     }
 
+    /// Ends the sampling: the test damages the ledger.
+    pub(crate) fn stop(&self) {
+        self.task.abort();
+    }
+
     /// Whether every sample so far was in order.
     ///
     /// # Errors
-    /// The first violation, or that the sampling has ended by itself.
+    /// The first violation, or that the sampling has ended.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         if let Some(violation) = self.found.lock().unwrap_or_else(PoisonError::into_inner).violation.take() {
             bail!("the ledger was not in order while the test ran: {violation}");
         }
-        ensure!(!self.task.is_finished(), "the sampling of the ledger has ended: it panicked");
+        ensure!(!self.task.is_finished(), "the sampling of the ledger has ended: it panicked, or the test has damaged the ledger");
         Ok(())
     }
 }

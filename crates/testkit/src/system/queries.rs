@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::Row as _;
+use sqlx::{AssertSqlSafe, Row as _};
 
 use super::{ALICE, OPENING_MINOR, System};
 use crate::auditor::{self, Audit};
@@ -193,6 +193,17 @@ impl System {
             Ok((undelivered == 0).then_some(()))
         })
         .await
+    }
+
+    /// Damages the ledger by statements that no trigger sees. It is not sampled from here on.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn damage_ledger(&self, statements: &str) -> anyhow::Result<()> {
+        self.sampler.stop();
+        let damage = format!("BEGIN; SET LOCAL session_replication_role = replica; {statements}; COMMIT");
+        sqlx::raw_sql(AssertSqlSafe(damage)).execute(&self.database.pool).await?;
+        Ok(())
     }
 
     /// Compares bank and switches ([`auditor::compare`]). Called at the end of every test: the ledger has been sampled since the start.
