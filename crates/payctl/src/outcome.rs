@@ -18,7 +18,7 @@ Exit codes:
   2  not carried out: invalid arguments, no connection, or refused
   3  result unknown, not failed:
      pay --watch, decide, trigger: still open at the timeout; switch probe: a capability could not be measured;
-     reconcile, restore-check: a statement or the workflows could not be read";
+     reconcile, restore-check: a statement or the workflows could not be read, or a listed return is not recorded yet";
 
 /// Outcome of a command that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -133,7 +133,11 @@ async fn show(account: &AccountArgs, client: &OperatorClient, out: &mut Output<'
     if let Some(erasure) = &account.erasure {
         let status = match erasure.done_at {
             Some(at) => format!("done at {at:.0}"),
-            None => format!("{} waited at the last look", erasure.waiting_payments),
+            // Those that are not looked at yet are not counted.
+            None if erasure.waiting_payments == 0 => "others are looked at within two minutes".to_owned(),
+            None => {
+                format!("{} waited at the last look, which is repeated every hour", erasure.waiting_payments)
+            }
         };
         out.write_line(format_args!(
             "payments before {:.0} are erased: {}, {status}",

@@ -71,7 +71,7 @@ impl Session {
     /// # Errors
     /// The file has no URL.
     pub(crate) fn url(&self) -> anyhow::Result<Url> {
-        self.url.parse().context("the session file has no address of operator-api; run: payctl login")
+        self.url.parse().context("the session file has no address of operator-api; run: payctl login NAME, or without NAME where operators log in at an OpenID provider")
     }
 
     /// Reads the session of a file.
@@ -83,18 +83,21 @@ impl Session {
             let mode = found.permissions().mode() & 0o777;
             anyhow::ensure!(
                 mode & 0o077 == 0,
-                "other users can read the session file {} (mode {mode:o}); remove it, and run: payctl login",
+                "other users can read the session file {} (mode {mode:o}); remove it, and run: payctl login NAME, or without NAME where operators log in at an OpenID provider",
                 file.display()
             );
         }
         let text = match fs::read_to_string(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                anyhow::bail!("nobody is logged in ({} does not exist); run: payctl login", file.display())
+                anyhow::bail!(
+                    "nobody is logged in ({} does not exist); run: payctl login NAME, or without NAME where operators log in at an OpenID provider",
+                    file.display()
+                )
             }
             text => text.with_context(|| format!("the session file {} cannot be read", file.display()))?,
         };
         let session = serde_json::from_str(&text);
-        session.with_context(|| format!("{} is no session file; run: payctl login", file.display()))
+        session.with_context(|| format!("{} is no session file; run: payctl login NAME, or without NAME where operators log in at an OpenID provider", file.display()))
     }
 
     /// Writes the session to a file that only this user can read.

@@ -64,7 +64,10 @@ impl Sampler {
         if let Some(violation) = self.found.lock().unwrap_or_else(PoisonError::into_inner).violation.take() {
             bail!("the ledger was not in order while the test ran: {violation}");
         }
-        ensure!(!self.task.is_finished(), "the sampling of the ledger has ended: it panicked, or the test has damaged the ledger");
+        ensure!(
+            !self.task.is_finished(),
+            "the sampling of the ledger has ended: it panicked, or the test has damaged the ledger"
+        );
         Ok(())
     }
 }
