@@ -40,6 +40,11 @@ fn sent() -> Facts {
 }
 
 #[test]
+fn a_reserve_leaves_its_run_its_record_and_an_open_hold() {
+    assert_eq!(Facts::accepted().held(&run("a")), held());
+}
+
+#[test]
 fn a_reserve_is_tried_unless_done_cancelled_late_ended_or_of_another_run() {
     use ReserveRuling::{AnotherRun, Ended, Recorded, Refuse, Try};
     let fresh = Facts::accepted;
