@@ -107,6 +107,7 @@ pub(crate) fn exception(exception: &ExceptionView) -> Value {
         "opened_at": exception.opened_at,
         "closed_at": exception.closed_at,
         "closed_by": exception.closed_by,
+        "proposed_decision": exception.proposed,
     })
 }
 

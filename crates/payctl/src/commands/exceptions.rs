@@ -37,6 +37,12 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// What an operator does about open exceptions.
+const NEXT: &str = "
+next: payctl show PAYMENT; the kind says what to decide: deploy/runbook/exceptions.md
+      payctl decide late-debit, return-credit or write-off EXCEPTION, and another operator: payctl decide confirm DECISION
+      payctl decide close EXCEPTION, if no money has to move";
+
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let ledger = args.config.read()?.ledger().await?;
     let filter = ExceptionFilter {
@@ -54,6 +60,9 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     } else {
         out.write_line(table(&exceptions, Timestamp::now()))?;
         tables::note_limit(exceptions.len(), args.limit, out)?;
+        if exceptions.iter().any(|exception| exception.closed_at.is_none()) {
+            out.write_line(NEXT)?;
+        }
     }
     Ok(CommandOutcome::Success)
 }
@@ -64,6 +73,15 @@ fn kinds() -> PossibleValuesParser {
     kinds.chain(Drift::ALL.iter().map(|drift| drift.as_str())).collect::<Vec<_>>().into()
 }
 
+/// The decision that closed an exception, or that another operator has to confirm.
+fn decision(exception: &ExceptionView) -> String {
+    match (&exception.closed_by, &exception.proposed) {
+        (Some(closed_by), _) => closed_by.clone(),
+        (None, Some(proposed)) => format!("{proposed}, awaits another operator's confirmation"),
+        (None, None) => String::new(),
+    }
+}
+
 /// A table of exceptions.
 pub(super) fn table(exceptions: &[ExceptionView], now: Timestamp) -> Table<6> {
     let left = Align::Left;
@@ -72,7 +90,7 @@ pub(super) fn table(exceptions: &[ExceptionView], now: Timestamp) -> Table<6> {
         ("kind", left),
         ("open for", Align::Right),
         ("payment", left),
-        ("closed by decision", left),
+        ("decision", left),
         ("detail", left),
     ]);
     for exception in exceptions {
@@ -85,7 +103,7 @@ pub(super) fn table(exceptions: &[ExceptionView], now: Timestamp) -> Table<6> {
             &exception.kind,
             &open_for,
             exception.payment_id.as_deref().unwrap_or("unmatched"),
-            exception.closed_by.as_deref().unwrap_or_default(),
+            &decision(exception),
             &exception.detail,
         ]);
     }

@@ -29,16 +29,18 @@ impl Ledger {
         if let Some(end) = locked.facts.state.end() {
             return Ok(NeedsOperatorOutcome::Ended(end));
         }
-        sqlx::query!(
+        let recorded = sqlx::query!(
             "UPDATE payments SET operator_reason = $2, needs_operator_since = coalesce(needs_operator_since, clock_timestamp())
-             WHERE payment_id = $1",
+             WHERE payment_id = $1 AND (state <> 'needs_operator' OR operator_reason IS DISTINCT FROM $2)",
             payment_id.as_str(),
             reason.as_str(),
         )
         .execute(&mut *tx)
         .await?;
-        let detail = format!("needs an operator: {reason}");
-        writes::move_to_state(&mut tx, payment_id, PaymentState::NeedsOperator, &detail).await?;
+        if recorded.rows_affected() > 0 {
+            let detail = format!("needs an operator: {reason}");
+            writes::move_to_state(&mut tx, payment_id, PaymentState::NeedsOperator, &detail).await?;
+        }
         decisions::reopen_delivery(&mut tx, payment_id).await?;
         if reason == OperatorReason::AcceptedThenUnknown {
             let kind = ExceptionKind::AcceptedThenUnknown;

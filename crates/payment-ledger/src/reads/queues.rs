@@ -81,6 +81,8 @@ pub struct ExceptionView {
     pub closed_at: Option<Timestamp>,
     /// The decision that closed it.
     pub closed_by: Option<String>,
+    /// The newest decision about it that awaits another operator's confirmation.
+    pub proposed: Option<String>,
 }
 
 /// Columns of an exception.
@@ -92,6 +94,7 @@ pub(crate) struct ExceptionRow {
     pub(crate) opened_at: jiff_sqlx::Timestamp,
     pub(crate) closed_at: Option<jiff_sqlx::Timestamp>,
     pub(crate) closed_by: Option<String>,
+    pub(crate) proposed: Option<String>,
 }
 
 impl From<ExceptionRow> for ExceptionView {
@@ -104,6 +107,7 @@ impl From<ExceptionRow> for ExceptionView {
             opened_at: row.opened_at.to_jiff(),
             closed_at: row.closed_at.map(|at| at.to_jiff()),
             closed_by: row.closed_by,
+            proposed: row.proposed,
         }
     }
 }
@@ -243,8 +247,10 @@ impl Ledger {
         plan_by_values(&mut tx).await?;
         let rows = sqlx::query_as!(
             ExceptionRow,
-            "SELECT exception_id, payment_id, kind, detail, opened_at, closed_at, closed_by
-             FROM exceptions
+            "SELECT exception_id, payment_id, kind, detail, opened_at, closed_at, closed_by,
+                    (SELECT d.decision_id FROM decisions d WHERE d.exception_id = e.exception_id AND d.status = 'proposed'
+                     ORDER BY d.proposed_at DESC LIMIT 1) AS proposed
+             FROM exceptions e
              WHERE (NOT $1 OR closed_at IS NULL) AND ($2::text IS NULL OR payment_id = $2) AND ($3::text IS NULL OR kind = $3)
              ORDER BY exception_id LIMIT $4",
             !filter.with_closed,

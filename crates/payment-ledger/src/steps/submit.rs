@@ -133,6 +133,7 @@ impl Ledger {
         )
         .execute(&mut *tx)
         .await?;
+        let mut is_repeat = false;
         if recorded.rows_affected() == 0 {
             let lost = LostAttempt {
                 attempt,
@@ -140,7 +141,8 @@ impl Ledger {
                 detail: detail.as_deref(),
                 transfer_id: transfer_id.as_deref(),
             };
-            restore_attempt(&mut tx, &locked, lost, deadline).await?;
+            is_repeat = !restore_attempt(&mut tx, &locked, &lost, deadline).await?
+                && has_answer(&mut tx, payment_id, &lost).await?;
         }
         let event = match answer {
             SendAnswer::Accepted => ACCEPTED.to_owned(),
@@ -158,7 +160,10 @@ impl Ledger {
                 format!("submit attempt {attempt} got no definite answer: {detail}")
             }
         };
-        show_submitted(&mut tx, &locked, matches!(answer, SendAnswer::Accepted), &event).await?;
+        let is_accepted = matches!(answer, SendAnswer::Accepted);
+        if !is_repeat || is_accepted && may_show_submitted(locked.facts.state) {
+            show_submitted(&mut tx, &locked, is_accepted, &event).await?;
+        }
         tx.commit().await?;
         Ok(())
     }
@@ -205,7 +210,7 @@ impl Ledger {
             tx.commit().await?;
             return Ok(Some(NotSent::ReportedWithoutAttempt));
         }
-        sqlx::query!(
+        let found = sqlx::query!(
             "UPDATE submissions SET outcome = 'accepted', answered_at = clock_timestamp()
              WHERE payment_id = $1 AND attempt = $2 AND coalesce(outcome, 'unknown') = 'unknown'",
             payment_id.as_str(),
@@ -213,7 +218,9 @@ impl Ledger {
         )
         .execute(&mut *tx)
         .await?;
-        show_submitted(&mut tx, &locked, true, "the switch already has the transfer").await?;
+        if found.rows_affected() > 0 || may_show_submitted(locked.facts.state) {
+            show_submitted(&mut tx, &locked, true, "the switch already has the transfer").await?;
+        }
         tx.commit().await?;
         Ok(None)
     }
@@ -353,13 +360,13 @@ struct LostAttempt<'a> {
     transfer_id: Option<&'a str>,
 }
 
-/// Writes an attempt again whose record is gone. Nothing to do if the record exists: its answer was recorded before.
+/// Writes an attempt again whose record is gone. Returns whether it was gone; if not, an answer to it was recorded before.
 async fn restore_attempt(
     tx: &mut LedgerTransaction,
     locked: &LockedPayment,
-    lost: LostAttempt<'_>,
+    lost: &LostAttempt<'_>,
     deadline: Timestamp,
-) -> Result<(), LedgerError> {
+) -> Result<bool, LedgerError> {
     let payment_id = &locked.payment_id;
     let attempt = i32::try_from(lost.attempt).unwrap_or(i32::MAX);
     let restored = sqlx::query!(
@@ -374,7 +381,7 @@ async fn restore_attempt(
     .execute(&mut **tx)
     .await?;
     if restored.rows_affected() == 0 {
-        return Ok(());
+        return Ok(false);
     }
     rail_id::mint(tx, locked).await?;
     // The reserve, and other attempts, may be gone, too: the payment is recovered, and not refused unasked. The acceptance is older
@@ -393,7 +400,26 @@ async fn restore_attempt(
     let detail =
         format!("the record of submit attempt {attempt} was gone when its answer arrived ({})", lost.outcome);
     let origin = format!("{payment_id}:{attempt}");
-    tx.open_exception(Some(payment_id), ExceptionKind::AttemptRecordLost, &origin, &detail).await
+    tx.open_exception(Some(payment_id), ExceptionKind::AttemptRecordLost, &origin, &detail).await?;
+    Ok(true)
+}
+
+/// Whether this answer to the attempt is on record: the step runs again because its report was lost.
+async fn has_answer(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+    answer: &LostAttempt<'_>,
+) -> Result<bool, LedgerError> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM submissions
+                          WHERE payment_id = $1 AND attempt = $2 AND outcome = $3 AND detail IS NOT DISTINCT FROM $4) AS "has!""#,
+        payment_id.as_str(),
+        i32::try_from(answer.attempt).unwrap_or(i32::MAX),
+        answer.outcome,
+        answer.detail,
+    )
+    .fetch_one(&mut *tx)
+    .await?)
 }
 
 /// Two payments to one account lock two rows: this lock keeps their attempts apart, until COMMIT.

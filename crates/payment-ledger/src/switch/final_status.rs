@@ -290,10 +290,19 @@ pub(crate) async fn write_returned(
     // A payment is returned once, whichever message says so.
     let origin = match kind {
         ExceptionKind::ReturnedAfterDebit => returns::after_debit_origin(payment_id),
-        _ => format!("{payment_id}:returned:{report_text}"),
+        _ => return_origin(payment_id, report, source),
     };
     tx.open_exception(Some(payment_id), kind, &origin, &detail).await?;
     Ok(ruling)
+}
+
+/// The origin of the exception for a reported return that does not become the final status.
+pub(crate) fn return_origin(
+    payment_id: &PaymentId,
+    report: &SettledReport,
+    source: FinalStatusSource,
+) -> String {
+    format!("{payment_id}:returned:{}", describe(report, source))
 }
 
 fn returned_after_debit(report_text: &str) -> String {

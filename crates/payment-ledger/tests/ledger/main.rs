@@ -38,6 +38,7 @@ mod recall;
 mod recalls_after_end;
 mod reconcile;
 mod release;
+mod repeated_steps;
 mod reserve;
 mod restore;
 mod restored_accounts;

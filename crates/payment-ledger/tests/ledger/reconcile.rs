@@ -408,6 +408,30 @@ async fn s0_15_a_listed_return_without_an_attempt_is_one_exception(pool: PgPool)
     assert_eq!(bank.exceptions(&p).await, ["settled_without_attempt"]);
 }
 
+/// A listed return that differs from its payment is one exception too, and hides no return of the payment's amount that is listed later.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_15_a_listed_return_of_another_amount_is_recorded_once(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Sent, "k").await;
+    let ids = std::slice::from_ref(&p.id);
+    let returned = line(&p, "t", LineStatus::Returned);
+    let other = StatementLine { amount_minor: AMOUNT_MINOR - 1, ..line(&p, "u", LineStatus::Returned) };
+    let after = [
+        (vec![other], "confirmation_mismatch"),
+        (vec![line(&p, "t", LineStatus::Settled), returned], "confirmation_mismatch"),
+    ];
+    for (lines, exception) in after {
+        bank.lines(&lines).await;
+        let returns = bank.ledger.unrecorded_returns(ids).await.unwrap();
+        assert_eq!(returns.len(), 1, "{lines:?}");
+        bank.ledger.record_returned(&p.id, &returns[0].1, FinalStatusSource::Statement).await.unwrap();
+        assert_eq!(bank.ledger.unrecorded_returns(ids).await.unwrap(), [], "{lines:?}");
+        assert_eq!(bank.exceptions(&p).await, [exception]);
+    }
+    assert!(bank.ledger.lists_return(&p.id).await.unwrap());
+    assert_eq!(bank.number("SELECT count(*) FROM payments WHERE final_status = 'returned'").await, 1);
+}
+
 /// Each finding opens one exception, once. A closed one stays closed unless the finding changes.
 async fn check_exceptions(bank: &Bank, findings: &[Finding]) {
     let before = bank.number("SELECT count(*) FROM exceptions").await;

@@ -13,6 +13,7 @@ use super::findings::Finding;
 use crate::amount_text::amount;
 use crate::profiles::{self, Profiles};
 use crate::stored_id::read_id;
+use crate::switch::final_status::{FinalStatusSource, return_origin};
 use crate::{Ledger, LedgerError};
 
 /// One payment of a reconciliation run, with the ledger's, the switch statement's and Temporal's evidence about it.
@@ -99,8 +100,8 @@ impl Ledger {
         ids.iter().map(|id| read_id(id)).collect()
     }
 
-    /// Returns of these payments that the statements show and the payments do not have as their final status. One of an ended payment
-    /// without an attempt can only be an exception, and is not recorded again if it is or was one.
+    /// Returns of these payments that the statements show and the payments do not have as their final status. One that has become an
+    /// exception is recorded: it differs from the payment, or the payment ended without an attempt.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -111,7 +112,10 @@ impl Ledger {
         let ids: Vec<&str> = payments.iter().map(PaymentId::as_str).collect();
         let rows = sqlx::query!(
             r#"WITH unrecorded AS (
-                   SELECT * FROM payments p
+                   SELECT *, ARRAY(SELECT e.origin FROM exceptions e
+                                   WHERE e.payment_id = p.payment_id
+                                     AND starts_with(e.origin, p.payment_id || ':returned:')) AS exceptions
+                   FROM payments p
                    WHERE payment_id = ANY ($1) AND final_status IS DISTINCT FROM 'returned'
                      AND NOT (ended_at IS NOT NULL AND attempts = 0 AND NOT attempts_uncertain
                               AND final_status IS DISTINCT FROM 'settled'
@@ -119,11 +123,11 @@ impl Ledger {
                                           WHERE e.payment_id = p.payment_id
                                             AND starts_with(e.origin, p.payment_id || ':returned'))))
                SELECT p.payment_id AS "payment_id!", p.switch AS "switch!", p.tx_id || ':submit' AS "reference!",
-                      s.amount_minor AS "amount_minor!", s.currency AS "currency!"
+                      s.amount_minor AS "amount_minor!", s.currency AS "currency!", p.exceptions AS "exceptions!"
                FROM unrecorded p JOIN statement_lines s ON s.switch = p.switch AND s.reference = coalesce(p.rail_id, p.tx_id || ':submit')
                WHERE s.status = 'RETURNED' AND s.return_id IS NULL
                UNION ALL
-               SELECT p.payment_id, p.switch, p.tx_id || ':submit', s.amount_minor, s.currency
+               SELECT p.payment_id, p.switch, p.tx_id || ':submit', s.amount_minor, s.currency, p.exceptions
                FROM unrecorded p JOIN submissions m ON m.payment_id = p.payment_id
                JOIN statement_lines s ON s.switch = p.switch AND s.transfer_id = m.transfer_id AND s.reference IS NULL
                WHERE s.status = 'RETURNED' AND s.return_id IS NULL"#,
@@ -131,22 +135,26 @@ impl Ledger {
         )
         .fetch_all(&self.pool)
         .await?;
-        rows.into_iter()
-            .map(|row| {
-                let switch = SwitchName::new(row.switch.as_str()).map_err(|_| LedgerError::Unreadable {
-                    id: row.payment_id.clone(),
-                    column: "switch",
-                    value: row.switch,
-                })?;
-                let report = SettledReport {
-                    switch,
-                    reference: row.reference,
-                    amount_minor: row.amount_minor,
-                    currency: row.currency,
-                };
-                Ok((read_id(&row.payment_id)?, report))
-            })
-            .collect()
+        let mut returns = Vec::with_capacity(rows.len());
+        for row in rows {
+            let switch = SwitchName::new(row.switch.as_str()).map_err(|_| LedgerError::Unreadable {
+                id: row.payment_id.clone(),
+                column: "switch",
+                value: row.switch,
+            })?;
+            let report = SettledReport {
+                switch,
+                reference: row.reference,
+                amount_minor: row.amount_minor,
+                currency: row.currency,
+            };
+            let payment_id = read_id(&row.payment_id)?;
+            let origin = return_origin(&payment_id, &report, FinalStatusSource::Statement);
+            if !row.exceptions.contains(&origin) {
+                returns.push((payment_id, report));
+            }
+        }
+        Ok(returns)
     }
 
     /// Whether the statements that were read so far show that the whole money of the payment came back.

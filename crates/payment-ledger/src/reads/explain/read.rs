@@ -239,8 +239,10 @@ pub(super) async fn exceptions(
 ) -> Result<Vec<ExceptionView>, LedgerError> {
     let rows = sqlx::query_as!(
         ExceptionRow,
-        "SELECT exception_id, payment_id, kind, detail, opened_at, closed_at, closed_by
-         FROM exceptions WHERE payment_id = $1 ORDER BY exception_id",
+        "SELECT exception_id, payment_id, kind, detail, opened_at, closed_at, closed_by,
+                (SELECT d.decision_id FROM decisions d WHERE d.exception_id = e.exception_id AND d.status = 'proposed'
+                 ORDER BY d.proposed_at DESC LIMIT 1) AS proposed
+         FROM exceptions e WHERE payment_id = $1 ORDER BY exception_id",
         payment_id.as_str(),
     )
     .fetch_all(tx)
