@@ -8,7 +8,6 @@ use anyhow::Context as _;
 use payment_ledger::{DatabaseOptions, Ledger};
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{AccountId, SwitchName};
-use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use switch_client::config::SwitchOptions;
 use workflow_api::TemporalOptions;
@@ -67,11 +66,7 @@ impl Config {
     /// The database is unreachable or not migrated; the message names the setting or command that helps.
     pub(crate) async fn ledger(&self) -> anyhow::Result<Ledger> {
         let pool = self.database.clone().pool(&database::program())?;
-        let database = database::describe(&self.database.url.expose_secret().parse()?);
-        let migrated = database::is_up_to_date(&pool).await.with_context(|| {
-            format!("{database} cannot be opened; check --config and PAYMENTS_DATABASE__URL")
-        })?;
-        anyhow::ensure!(migrated, "{database} lacks migrations; run: payctl migrate");
+        database::check(&pool.connect_options(), "--config and PAYMENTS_DATABASE__URL").await?;
         Ok(Ledger::new(pool))
     }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use payment_ledger::{DatabaseOptionsError, Ledger, connect_options};
 use secrecy::{ExposeSecret as _, SecretString};
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{Connection as _, PgConnection};
+use tokio::time::timeout;
 
 /// Number of connections; a command runs one statement at a time.
 const CONNECTIONS: u32 = 1;
@@ -62,35 +63,29 @@ impl DatabaseArgs {
     /// The database is unreachable or not migrated; the message names the setting or command that helps.
     pub(crate) async fn ledger(&self) -> anyhow::Result<Ledger> {
         let options = self.options()?;
-        let database = describe(&options);
-        let pool = PgPoolOptions::new()
-            .max_connections(CONNECTIONS)
-            .acquire_timeout(CONNECT_TIMEOUT)
-            .connect_with(options)
-            .await
-            .with_context(|| format!("{database} cannot be opened; check --database-url"))?;
-        anyhow::ensure!(is_up_to_date(&pool).await?, "{database} lacks migrations; run: payctl migrate");
-        Ok(Ledger::new(pool))
+        check(&options, "--database-url").await?;
+        let pool = PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(CONNECT_TIMEOUT);
+        Ok(Ledger::new(pool.connect_lazy_with(options)))
     }
 }
 
-/// Puts what to do before an error that says that the login has no right to a statement (SQLSTATE 42501). Another refusal with that
+/// Replaces an error that says that the login has no right to a statement (SQLSTATE 42501) by what to do. Another refusal with that
 /// code, such as that of a migration that needs a role, says itself what to do.
 pub(crate) fn explain_missing_right(error: anyhow::Error) -> anyhow::Error {
-    let is_missing = error.chain().any(|cause| {
-        let refused = cause.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
-        refused.is_some_and(|refused| {
-            refused.code().is_some_and(|code| code == "42501")
-                && refused.message().starts_with("permission denied")
-        })
-    });
-    if !is_missing {
+    let refusals = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error));
+    let missing = refusals.filter(|refused| refused.code().is_some_and(|code| code == "42501"));
+    let Some(message) = missing
+        .map(|refused| refused.message().to_owned())
+        .find(|message| message.starts_with("permission denied"))
+    else {
         return error;
-    }
-    error.context(
-        "the login of --database-url (PAYMENTS_DATABASE__URL) has no right to a statement of this command, which was refused; \
-         reconcile and restore-check take the login payctl_reconcile_login, migrate, demo, trigger, operators --as-owner and operators \
-         reset-password that of the database's owner, and the others payctl_login",
+    };
+    anyhow::anyhow!(
+        "the login of --database-url (PAYMENTS_DATABASE__URL) has no right to a statement of this command ({message}); reconcile and \
+         restore-check take the login payctl_reconcile_login, migrate, demo, operators --as-owner and operators reset-password that of \
+         the database's owner, and the others payctl_login"
     )
 }
 
@@ -103,10 +98,30 @@ pub(crate) fn program() -> String {
     format!("payctl {user}@{}", machine.nodename().to_string_lossy())
 }
 
+/// Checks that the database can be opened and is migrated. By a connection of its own: a pool tries again, and has only its timeout to say
+/// at the end.
+///
+/// # Errors
+/// It cannot be opened, with the reason and the `settings` to check, or lacks migrations.
+pub(crate) async fn check(options: &PgConnectOptions, settings: &str) -> anyhow::Result<()> {
+    let database = describe(options);
+    let opened = async {
+        let mut connection = PgConnection::connect_with(options).await?;
+        let migrated = is_up_to_date(&mut connection).await?;
+        connection.close().await?;
+        Ok::<_, sqlx::Error>(migrated)
+    };
+    let failed = || format!("{database} cannot be opened; check {settings}");
+    let migrated = timeout(CONNECT_TIMEOUT, opened).await.with_context(failed)?.with_context(failed)?;
+    anyhow::ensure!(migrated, "{database} lacks migrations; run: payctl migrate");
+    Ok(())
+}
+
 /// Whether the newest migration was applied. Checks for an object that it creates, because the role of the
 /// services cannot read the table of applied migrations.
-pub(crate) async fn is_up_to_date(pool: &PgPool) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar("SELECT to_regproc('check_exception_of_reconcile') IS NOT NULL").fetch_one(pool).await
+async fn is_up_to_date(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let newest = "SELECT to_regproc('check_exception_of_reconcile') IS NOT NULL";
+    sqlx::query_scalar(newest).fetch_one(connection).await
 }
 
 /// Name and address of the database, without user and password.

@@ -1,12 +1,12 @@
 //! `payctl`: the command line of operators and developers.
 //!
 //! `ledger`, `webhooks` and `audit` read the database with a login that changes nothing; `reconcile` and `restore-check` have one of their
-//! own; `migrate`, `demo`, `trigger` and `operators` with `--as-owner` or `reset-password` need its owner's; `decide`, `accounts`, `limits`,
-//! `kill-switch`, `keys`, `temporal-namespace` and `changes` act at operator-api in the session of `login`; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `restore-check`, `show`, `worker`, `switch` and `codec-server` use the service's
-//! configuration; `pay` and `listen` call the HTTP API as a customer; `trigger`
-//! does both and kills workers of this machine. Results go to stdout, remarks and errors to stderr. The
-//! command line starts no process, and moves money only through the ledger's deposits and operator decisions and
-//! through API payments.
+//! own; `migrate`, `demo` and `operators` with `--as-owner` or `reset-password` need its owner's; `decide`, `accounts`, `limits`,
+//! `kill-switch`, `keys`, `temporal-namespace` and `changes` act at operator-api in the session of `login`; `list`, `stuck`, `exceptions`,
+//! `events`, `reconcile`, `restore-check`, `show`, `worker`, `switch` and `codec-server` use the service's configuration; `pay` and `listen`
+//! call the HTTP API as a customer; `trigger` does that, acts as the demo's operators, and kills workers of this machine. Results go to
+//! stdout, remarks and errors to stderr. The command line starts no process, and moves money only through the demo's deposits, operators'
+//! decisions and changes, and API payments.
 //!
 //! | module | responsibility |
 //! |---|---|

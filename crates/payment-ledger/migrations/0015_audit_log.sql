@@ -96,6 +96,12 @@ BEGIN
         -- In whose open session a change was made (0016).
         operator := acting_operator(NULL);
     END IF;
+    IF operator IS NULL AND TG_TABLE_NAME = 'operator_sessions' AND TG_OP = 'UPDATE' THEN
+        -- Who ended the session that the transaction acts in.
+        SELECT s.operator INTO operator FROM operator_sessions s
+        WHERE s.session_id = OLD.session_id
+          AND s.proof_hash = sha256(convert_to(coalesce(current_setting('payments.operator_session', true), ''), 'UTF8'));
+    END IF;
     SELECT value INTO reason FROM jsonb_each_text(new_row)
     WHERE key IN ('reason', 'confirm_reason', 'lift_reason', 'discarded_reason', 'disabled_note') AND value IS NOT NULL
     ORDER BY key LIMIT 1;

@@ -201,6 +201,8 @@ $$;
 -- Ends a session for who has its token.
 CREATE FUNCTION end_operator_session(proof text) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    -- For the audit log: who has the token acts.
+    SELECT set_config('payments.operator_session', proof, true);
     UPDATE operator_sessions SET ended_at = clock_timestamp()
     WHERE proof_hash = sha256(convert_to(proof, 'UTF8')) AND ended_at IS NULL
 $$;

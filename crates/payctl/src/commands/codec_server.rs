@@ -21,6 +21,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
+use service_kit::connection::ConnectionBounds;
 use service_kit::{serve, shutdown};
 use temporalio_common::protos::temporal::api::common::v1::Payload;
 use workflow_api::PayloadKeys;
@@ -78,9 +79,13 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     let options = args.config.read()?.temporal;
     let server = CodecServer { keys: options.keys()?, origin: origin_of(&args.ui)? };
     let ids: Vec<_> = server.keys.ids().collect();
-    out.write_line(format_args!("codec server of the Temporal UI: http://{}", args.listen))?;
-    out.write_line(format_args!("ids of the keys: {}", ids.join(", ")))?;
-    serve::serve(args.listen, "--listen", router(server), shutdown::on_signals()).await?;
+    let ids = ids.join(", ");
+    let listener = serve::bind(args.listen, "--listen").await?;
+    out.write_line(format_args!("codec server of the Temporal UI: http://{}", listener.local_addr()?))?;
+    out.write_line(format_args!("ids of the keys: {ids}"))?;
+    let router = router(server);
+    serve::serve_on(listener, move |_| router.clone(), ConnectionBounds::default(), shutdown::on_signals())
+        .await;
     Ok(CommandOutcome::Success)
 }
 

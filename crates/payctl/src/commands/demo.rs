@@ -39,7 +39,7 @@ const ACCOUNTS: [(&str, Currency, i64); 5] = [
 ];
 
 /// The operators, who decide with four eyes. operator-api accepts their password on its own machine only.
-const OPERATORS: [&str; 2] = ["ann", "bob"];
+pub(super) const OPERATORS: [&str; 2] = ["ann", "bob"];
 /// What each of them may do.
 const ROLES: [OperatorRole; 2] = [OperatorRole::Operator, OperatorRole::Approver];
 

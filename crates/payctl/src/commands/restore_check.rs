@@ -73,6 +73,10 @@ fn print(report: &RestoreReport, out: &mut Output<'_>) -> anyhow::Result<()> {
              payment is cancelled; ask its operators for transfers since then that match no payment.",
         )?;
     }
+    out.write_line(format_args!(
+        "\nnext: start the payment-workers, and repeat payctl restore-check --since {since} until it ends with exit code 0; \
+         deploy/runbook/lost-commits.md has each step"
+    ))?;
     Ok(())
 }
 

@@ -76,7 +76,11 @@ impl SessionArgs {
 pub(crate) struct OperatorClient(Connection);
 
 impl OperatorClient {
-    fn new(session: &Session) -> anyhow::Result<Self> {
+    /// A client that acts in a session. Sends nothing.
+    ///
+    /// # Errors
+    /// The session's address cannot be called.
+    pub(crate) fn new(session: &Session) -> anyhow::Result<Self> {
         let connection = Connection::new(&OPERATOR_API, &session.url()?, session.token.clone());
         Ok(Self(connection.context("the address of operator-api cannot be called; log in again")?))
     }

@@ -79,6 +79,17 @@ async fn payctl_lists_exceptions_until_a_decision_closes_them() {
     let output = bank.payctl(&["exceptions"]).await.success();
     assert!(output.starts_with("exception   kind                open for   payment "), "{output}");
 
+    assert!(output.contains("\nnext: payctl show PAYMENT; the kind says what to decide"), "{output}");
+
+    let propose =
+        ["decide", "late-debit", &number, "--reason", "it settled", "--evidence", "a letter", "--json"];
+    let proposed: serde_json::Value =
+        serde_json::from_str(&bank.by("Ann", &propose).await.success()).unwrap();
+    let decision = proposed["decision_id"].as_str().unwrap();
+    let output = bank.payctl(&["exceptions"]).await.success();
+    assert!(output.contains(&format!("{decision}, awaits another operator's confirmation")), "{output}");
+    bank.by("Ann", &["decide", "withdraw", decision, "--reason", "a mistake"]).await.success();
+
     let close = ["decide", "close", &number, "--reason", "a test of theirs"];
     let output = bank.by("Ann", &close).await.success();
     assert!(output.starts_with(&format!("exception {number} closed by decision dec_")), "{output}");
@@ -97,6 +108,7 @@ async fn payctl_queue_commands_name_an_unreachable_database() {
         let output = command.output().await.unwrap();
         let error = crate::run::CommandResult::of(output).refused();
         assert!(error.contains("database payments at 127.0.0.1:1 cannot be opened"), "{error}");
+        assert!(error.contains("Connection refused"), "{error}");
     }
     let output = payctl(&["list", "--config", "/nowhere.toml"]).await.refused();
     assert!(output.contains("/nowhere.toml"), "{output}");

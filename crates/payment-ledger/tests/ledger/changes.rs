@@ -759,6 +759,27 @@ async fn administrators_manage_operators_and_nothing_else(_: PgPoolOptions, conn
     assert!(matches!(refused, Err(ChangeError::Barred(why)) if why.contains("is disabled")));
 }
 
+/// Who confirms a login of their own ends the session that confirms it, and is who did it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_audit_log_names_who_ended_the_own_session(_: PgPoolOptions, connect: PgConnectOptions) {
+    let staff = Staff::new(&connect).await;
+    let identity = OperatorIdentity::new("https://login.example", "9").unwrap();
+    for name in ["bob", "abe"] {
+        let login = Change::SetOperatorIdentity {
+            name: name.into(),
+            identity: OperatorIdentity::new("https://login.example", name).unwrap(),
+        };
+        let id = staff.amy.propose_change(&login, "r").await.unwrap();
+        staff.abe.confirm_change(&id, "seen").await.unwrap();
+    }
+    not_allowed(
+        staff.abe.propose_change(&Change::SetOperatorIdentity { name: "bob".into(), identity }, "r").await,
+    );
+    let ended = "SELECT operator || ' ' || split_part(subject, '/', 1) FROM audit_log
+                 WHERE object = 'operator_sessions' AND action = 'update' ORDER BY entry_id";
+    assert_eq!(staff.owner.words(ended).await, ["abe bob", "abe abe"]);
+}
+
 /// A login that is under way when its operator gets another login opens no session that outlives the change.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_login_under_way_does_not_outlive_a_change_of_its_operator(

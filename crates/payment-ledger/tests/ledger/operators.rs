@@ -468,6 +468,9 @@ async fn the_audit_log_has_logins_lockouts_and_roles_and_no_secret(pool: PgPool)
     assert!(entries[3..].iter().zip(of).all(|(entry, column)| entry.contains(column)), "{entries:?}");
     let by = bank.words("SELECT DISTINCT operator FROM audit_log WHERE object = 'operator_sessions' AND action = 'insert'").await;
     assert_eq!(by, ["ann"]);
+    // By a logout the operator ended it, and by a new password the owner.
+    let by = bank.words("SELECT coalesce(operator, login) FROM audit_log WHERE object = 'operator_sessions' AND action = 'update'").await;
+    assert_eq!(by, ["ann"]);
     let all = entries.join("\n");
     assert!(
         !all.contains("argon2id") && !all.contains("token_hash") && !all.contains("failed_logins"),

@@ -199,9 +199,7 @@ async fn run(step: &str, bank: &Bank, p: &Sample, decision: Option<&DecisionId>)
             ledger.store_return(&event, &return_report(p, "part", 400), b"a part").await.unwrap();
             bank.column(p, "returned_minor").await.unwrap()
         }
-        "mark_ended_workflow" => {
-            answer(ledger.mark_ended_workflow(id, id.as_str(), true).await.unwrap())
-        }
+        "mark_ended_workflow" => answer(ledger.mark_ended_workflow(id, id.as_str(), true).await.unwrap()),
         "customer_cancel" => match bank.customer_cancel(p).await {
             // The message is delivered by who wrote it; the others leave it to who delivers what is undelivered.
             CancelRequestOutcome::Requested(_) => "requested".into(),

@@ -18,6 +18,13 @@ pub(super) enum Action {
     DecideDebit,
 }
 
+impl Action {
+    /// Whether the demo's operators do it.
+    pub(super) fn is_of_operators(self) -> bool {
+        matches!(self, Self::FreezeAccount | Self::DecideDebit)
+    }
+}
+
 /// What a case needs of the switch that gets its payment. Most rails lack some of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {

@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `cases` | the cases: what each does and how it must end |
 //! | `play` | makes the payment and acts on it |
+//! | `operators` | what the demo's operators do to it |
 //! | `compare` | expected and seen, side by side |
 //! | `webhook_event` | a signed event with fields overridden |
 
 mod cases;
 mod compare;
+mod operators;
 mod play;
 mod webhook_event;
 
@@ -29,6 +31,7 @@ use crate::output::Output;
 use crate::table::{Align, Table};
 
 use cases::{CASES, Case};
+use operators::DemoOperators;
 use play::Play;
 
 /// Time for the answer of a mock switch.
@@ -36,7 +39,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Make a failure case happen on the demo, or send a webhook event; without a name, list the cases
 ///
-/// A case makes a payment whose amount makes the mock switch misbehave, kills workers of this machine and freezes the account,
+/// A case makes a payment whose amount makes the mock switch misbehave, kills workers of this machine and acts as the demo's operators,
 /// as the case asks for, narrates it, and compares the books. It runs only where every switch is a mock switch of this machine, and
 /// only if the switch of the destination has what the case shows: a rail has no cancel, for example.
 ///
@@ -56,6 +59,9 @@ pub(crate) struct Args {
     /// Longest time for the case, in seconds, 1 to 3600
     #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     timeout_s: u64,
+    /// URL of operator-api on this machine, for the cases in which the demo's operators act
+    #[arg(long, value_name = "URL", env = "PAYCTL_OPERATOR_API", default_value = "http://127.0.0.1:8081")]
+    operator_api: Url,
     #[command(flatten)]
     api: ApiArgs,
     #[command(flatten)]
@@ -81,16 +87,37 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     refuse_real_switches(&config).await?;
     let ledger = config.ledger().await?;
     let api = args.api.client()?;
+    let operators = match case.actions.iter().any(|action| action.is_of_operators()) {
+        true => Some(log_in_operators(&args.operator_api, out).await?),
+        false => None,
+    };
     let deadline = Instant::now() + Duration::from_secs(args.timeout_s);
-    let mut play = Play::new(case, &config, &ledger, &api, (&args.from, &args.to), deadline);
+    let mut play =
+        Play::new(case, &config, &ledger, &api, operators.as_ref(), (&args.from, &args.to), deadline);
     let interrupted = shutdown::on_signals();
     let outcome = tokio::select! {
         outcome = play.run(out) => outcome,
         () = interrupted.cancelled() => Err(anyhow::anyhow!("interrupted; the payment goes on without payctl")),
     };
     // A frozen account would refuse the payments that come after the case, also after an interrupted one.
-    play.unfreeze().await?;
-    outcome
+    let unfrozen = play.unfreeze().await;
+    if let Some(operators) = &operators {
+        operators.log_out().await;
+    }
+    match (outcome, unfrozen) {
+        (Err(error), Err(frozen)) => Err(error.context(format!("{frozen:#}"))),
+        (outcome, unfrozen) => unfrozen.and(outcome),
+    }
+}
+
+/// Logs the demo's operators in; their password is public, and is sent to this machine only.
+async fn log_in_operators(operator_api: &Url, out: &mut Output<'_>) -> anyhow::Result<DemoOperators> {
+    anyhow::ensure!(
+        is_local(operator_api),
+        "nothing was triggered: operator-api at {operator_api} (--operator-api, PAYCTL_OPERATOR_API) is not on this machine; payctl \
+         trigger is for the demo"
+    );
+    DemoOperators::log_in(operator_api, out).await
 }
 
 fn list() -> Table<4> {

@@ -5,9 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use idempotency::IdempotencyKey;
 use payment_ledger::Ledger;
-use payment_ledger::accounts::AccountStatus;
 use payment_protocol::PaymentState;
-use payment_protocol::decision;
 use payment_protocol::ids::{AccountId, PaymentId};
 use payment_protocol::money::{format_major, parse_currency};
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,7 +14,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::cases::{Action, Case};
 use super::compare::Comparison;
+use super::operators::DemoOperators;
 use crate::api::{ApiClient, PaymentDocument, PaymentRequest};
+use crate::commands::demo::OPERATORS;
 use crate::commands::{new_key, worker};
 use crate::config::Config;
 use crate::explain;
@@ -39,12 +39,15 @@ pub(super) struct Play<'a> {
     config: &'a Config,
     ledger: &'a Ledger,
     api: &'a ApiClient,
+    /// Logged in where the case acts as operators.
+    operators: Option<&'a DemoOperators>,
     from: &'a AccountId,
     to: &'a AccountId,
     deadline: Instant,
     /// The actions that have not happened yet.
     waiting: Vec<Action>,
-    is_frozen: bool,
+    /// The tenant of the account, if this run froze it.
+    frozen: Option<String>,
 }
 
 impl<'a> Play<'a> {
@@ -53,11 +56,12 @@ impl<'a> Play<'a> {
         config: &'a Config,
         ledger: &'a Ledger,
         api: &'a ApiClient,
+        operators: Option<&'a DemoOperators>,
         (from, to): (&'a AccountId, &'a AccountId),
         deadline: Instant,
     ) -> Self {
         let waiting = case.actions.to_vec();
-        Self { case, config, ledger, api, from, to, deadline, waiting, is_frozen: false }
+        Self { case, config, ledger, api, operators, from, to, deadline, waiting, frozen: None }
     }
 
     /// Runs the case to its end and writes what happens and how it compares.
@@ -120,17 +124,16 @@ impl<'a> Play<'a> {
     /// Unfreezes the account if this run froze it.
     ///
     /// # Errors
-    /// The ledger does not answer.
+    /// operator-api refuses or does not answer.
     pub(super) async fn unfreeze(&mut self) -> anyhow::Result<()> {
-        if self.is_frozen {
-            let active = self.ledger.set_account_status(self.from, AccountStatus::Active).await;
-            active.with_context(|| {
+        if let Some(tenant) = &self.frozen {
+            self.operators()?.unfreeze(tenant, self.from).await.with_context(|| {
                 format!(
-                    "account {0} is still frozen; run: payctl accounts unfreeze {0} --reason TEXT",
+                    "account {0} is still frozen; run: payctl accounts unfreeze {0} --tenant {tenant} --reason TEXT",
                     self.from
                 )
             })?;
-            self.is_frozen = false;
+            self.frozen = None;
         }
         Ok(())
     }
@@ -149,22 +152,30 @@ impl<'a> Play<'a> {
             note(out, "the customer cancels the payment")?;
         }
         if has_been(PaymentState::Reserved) && self.take(Action::FreezeAccount) {
-            anyhow::ensure!(
-                self.ledger.set_account_status(self.from, AccountStatus::Frozen).await?,
-                "account {} cannot be frozen: it is closed, or not a customer's",
-                self.from
-            );
-            self.is_frozen = true;
-            note(out, &format!("account {} frozen", self.from))?;
+            let tenant = explain::read_ledger(self.ledger, &payment.payment_id).await?.payment.tenant_id;
+            // Also if the answer is missing.
+            self.frozen = Some(tenant.clone());
+            self.operators()?.freeze(&tenant, self.from).await?;
+            note(out, &format!("{} freezes account {}", OPERATORS[0], self.from))?;
         }
         if payment.status == PaymentState::NeedsOperator && self.take(Action::DecideDebit) {
-            if self.is_frozen {
+            if self.frozen.is_some() {
                 self.unfreeze().await?;
-                note(out, &format!("account {} unfrozen", self.from))?;
+                let [proposer, approver] = OPERATORS;
+                note(out, &format!("{proposer} and {approver} unfreeze account {}", self.from))?;
             }
-            self.decide_debit(&payment.payment_id, out).await?;
+            let decision = self.operators()?.decide_debit(&payment.payment_id).await?;
+            let [proposer, approver] = OPERATORS;
+            note(
+                out,
+                &format!("decision {decision}: debit, proposed by {proposer}, confirmed by {approver}"),
+            )?;
         }
         Ok(())
+    }
+
+    fn operators(&self) -> anyhow::Result<&'a DemoOperators> {
+        self.operators.context("the case acts as operators, and none is logged in")
     }
 
     /// Whether the action was still to do; it is not any more.
@@ -212,15 +223,6 @@ impl<'a> Play<'a> {
         );
         kill_process(pid, Signal::KILL).with_context(|| format!("process {id} cannot be killed"))?;
         note(out, &format!("kill -9 {id}: {identity}; another worker goes on within about 10 s"))
-    }
-
-    async fn decide_debit(&self, id: &PaymentId, out: &mut Output<'_>) -> anyhow::Result<()> {
-        let (ann, bob) = ("ann", "bob");
-        let (reason, evidence) = ("the switch settled the transfer", "the book of the demo's mock switch");
-        let proposed = self.ledger.propose(id, decision::Action::Debit, ann, reason, Some(evidence)).await?;
-        // background-worker delivers the confirmed decision to the workflow.
-        self.ledger.confirm(&proposed.decision_id, bob, reason).await?;
-        note(out, &format!("decision {}: debit, proposed by {ann}, confirmed by {bob}", proposed.decision_id))
     }
 
     /// Reads the three books until they show what is expected, for a bounded time.
