@@ -82,11 +82,12 @@ clean_up_killed_runs() {
   done
 }
 
-# make_temporary_folder NAME: creates a folder that is deleted at the end of the run; leaves its path in REPLY. For root it
-# is below /var/tmp, because the database's user needs access.
+# make_temporary_folder NAME [PARENT]: creates a folder that is deleted at the end of the run; leaves its path in REPLY. For root it
+# is below /var/tmp by default, because the database's user needs access.
 make_temporary_folder() {
   local parent=${TMPDIR:-/tmp}
   [ "$(id -u)" != 0 ] || parent=/var/tmp
+  parent=${2:-$parent}
   REPLY=$(mktemp -d "${parent%/}/instant-payments-$1.XXXXXX")
   record_resource "$1.folder" "$REPLY"
 }

@@ -13,23 +13,95 @@ run_tests() {
   install_test_tools
   start_test_servers
   build tests
+  start_migrated_database
 
+  [ "$(uname -s)" = Linux ] ||
+    log_note "not tested on this system: wrong clocks (R22) and a full disk (R35), which need LD_PRELOAD on Linux"
+  output=$run_dir/output.txt # one file per run, because several runs may be under way
+  : >"$output"
+  if [ $# = 0 ]; then
+    run_all_programs "$output" || code=$?
+    log_step "$(count_results "$output") (exit code $code)"
+    cp "$output" "$log_dir/output.txt"
+    return "$code"
+  fi
   for argument in "$@"; do
     case $argument in
       --) break ;;
       -p | -p?* | --package | --package=*) packages= ;;
     esac
   done
-  [ "$(uname -s)" = Linux ] ||
-    log_note "not tested on this system: wrong clocks (R22) and a full disk (R35), which need LD_PRELOAD on Linux"
-  output=$run_dir/output.txt # one file per run, because several runs may be under way
   log_step "testing (cargo test${packages:+ $packages} --no-fail-fast${*:+ $*})"
   # shellcheck disable=SC2016 # expanded by the inner shell
-  run_in_foreground bash -c 'set -o pipefail; output=$1; shift; "$@" | tee "$output"' tee "$output" \
-    cargo test ${packages:+"$packages"} --no-fail-fast "$@" || code=$?
+  run_in_foreground bash -c 'set -o pipefail; output=$1; shift; "$@" | tee -a "$output"' tee "$output" \
+    cargo --config "$test_runner" test ${packages:+"$packages"} --no-fail-fast "$@" || code=$?
   log_step "$(count_results "$output") (exit code $code)"
   cp "$output" "$log_dir/output.txt"
   return "$code"
+}
+
+# What cargo runs with each test program.
+test_runner="target.'cfg(all())'.runner = '$root/scripts/run_test.sh'"
+
+# The programs that take longest. They are run first, so that none of them runs alone at the end.
+long_programs="faults acceptance ledger rails http page replay strategies chaos simulation tier cli seeded api it guide"
+
+# run_all_programs OUTPUT: runs every test program, several at once, for most of them wait for servers and processes. The output of each
+# comes as a whole when it has ended.
+run_all_programs() {
+  local output=$1 queue=$run_dir/queue at_once programs running=() name file i code=0 reported_s=$SECONDS
+  at_once=$(($(getconf _NPROCESSORS_ONLN) + 1))
+  [ "$at_once" -le 4 ] || at_once=4
+  mkdir "$queue"
+  run_in_foreground env TEST_QUEUE="$queue" cargo --config "$test_runner" test --quiet --workspace --tests ||
+    fail "cargo could not list the test programs; see the messages above"
+  # The examples of the documents, which cargo compiles and runs.
+  printf 'cd %q\nexec cargo test --workspace --doc\n' "$root" >"$queue/doc.sh"
+  programs=("$queue/doc.sh")
+  for name in $long_programs ""; do
+    for file in "$queue/${name:+$name-}"*.sh; do
+      case " ${programs[*]:-} " in
+        *" $file "*) ;;
+        *) [ ! -f "$file" ] || programs+=("$file") ;;
+      esac
+    done
+  done
+  log_step "testing: ${#programs[@]} programs, $at_once at once"
+  i=0
+  while [ "$i" -lt "${#programs[@]}" ] || [ "${#running[@]}" -gt 0 ]; do
+    while [ "$i" -lt "${#programs[@]}" ] && [ "${#running[@]}" -lt "$at_once" ]; do
+      name=$(basename "${programs[i]}" .sh)
+      # shellcheck disable=SC2016 # expanded by the inner shell
+      start_process "$name" bash -c 'code=0; bash "$1" || code=$?; echo "$code" >"$1.new"; mv "$1.new" "$1.code"' run "${programs[i]}"
+      running+=("$name")
+      i=$((i + 1))
+    done
+    sleep 0.1
+    collect_ended
+    if [ $((SECONDS - reported_s)) -ge 60 ]; then
+      reported_s=$SECONDS
+      log_note "$SECONDS s, running: ${running[*]:-}"
+    fi
+  done
+  return "$code"
+}
+
+# Removes the programs that have ended from `running`, and prints their output. Leaves the code of one that failed in `code`.
+collect_ended() {
+  local left=() name ended
+  for name in ${running[@]+"${running[@]}"}; do
+    if [ ! -f "$queue/$name.sh.code" ]; then
+      left+=("$name")
+      continue
+    fi
+    ended=$(cat "$queue/$name.sh.code")
+    [ "$ended" = 0 ] || code=$ended
+    rm -f "$run_dir"/*"-$name.process"
+    log_step "${name%-*} (exit code $ended)"
+    tee -a "$output" <"$log_dir/$name.log"
+    rm "$log_dir/$name.log"
+  done
+  running=(${left[@]+"${left[@]}"})
 }
 
 # Starts a database and a Temporal server for this run, and exports the settings of the tests.
@@ -41,15 +113,40 @@ start_test_servers() {
   configure_tests "$REPLY"
 }
 
+# Prints a folder in memory for the tests' databases, some GB of files that nothing reads after its test; nothing where memory is scarce.
+memory_folder() {
+  local memory_kb folder_kb
+  memory_kb=$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo 2>/dev/null || true)
+  folder_kb=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }' || true)
+  [ "${memory_kb:-0}" -lt 16000000 ] || [ "${folder_kb:-0}" -lt 12000000 ] || printf /dev/shm
+}
+
 # start_test_database [durable]: starts a cluster for this run; leaves its port in test_pg_port.
 start_test_database() {
-  local kind=${1:-temporary}
-  make_temporary_folder database
+  local kind=${1:-temporary} parent=
+  [ "$kind" != temporary ] || parent=$(memory_folder)
+  make_temporary_folder database "$parent"
   pick_port
   test_pg_port=$REPLY
   REPLY=$(sed -n 1p "$run_dir"/*-database.folder)
   log_step "starting a temporary database on port $test_pg_port ($kind)"
   start_cluster "$kind" "$REPLY" "$test_pg_port"
+}
+
+# Starts a cluster whose new databases have the ledger's migrations: hundreds of tests begin with them, and a copy costs a fifth.
+start_migrated_database() {
+  local port
+  make_temporary_folder migrated "$(memory_folder)"
+  pick_port
+  port=$REPLY
+  REPLY=$(sed -n 1p "$run_dir"/*-migrated.folder)
+  log_step "starting a temporary database with the migrations on port $port"
+  start_cluster temporary "$REPLY" "$port"
+  find_programs
+  "$REPLY/payctl" migrate --database-url "$(database_url "$port" template1)" >"$log_dir/migrate.log" 2>&1 ||
+    fail_with_log migrate "the migrations failed"
+  TEST_MIGRATED_DATABASE_URL=$(database_url "$port" postgres)
+  export TEST_MIGRATED_DATABASE_URL
 }
 
 # configure_tests TEMPORAL_PORT: exports the settings of the tests. Each test creates its own database.
