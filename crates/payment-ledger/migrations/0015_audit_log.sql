@@ -97,9 +97,9 @@ BEGIN
         operator := acting_operator(NULL);
     END IF;
     IF operator IS NULL AND TG_TABLE_NAME = 'operator_sessions' AND TG_OP = 'UPDATE' THEN
-        -- Who ended the session that the transaction acts in.
+        -- The session that the transaction acts in has ended by it.
         SELECT s.operator INTO operator FROM operator_sessions s
-        WHERE s.session_id = OLD.session_id
+        WHERE s.ended_at >= transaction_timestamp()
           AND s.proof_hash = sha256(convert_to(coalesce(current_setting('payments.operator_session', true), ''), 'UTF8'));
     END IF;
     SELECT value INTO reason FROM jsonb_each_text(new_row)

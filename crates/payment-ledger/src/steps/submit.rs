@@ -218,7 +218,9 @@ impl Ledger {
         )
         .execute(&mut *tx)
         .await?;
-        if found.rows_affected() > 0 || may_show_submitted(locked.facts.state) {
+        let is_repeat =
+            found.rows_affected() == 0 && is_accepted(&mut tx, payment_id, locked.facts.attempts).await?;
+        if !is_repeat || may_show_submitted(locked.facts.state) {
             show_submitted(&mut tx, &locked, true, "the switch already has the transfer").await?;
         }
         tx.commit().await?;
@@ -402,6 +404,22 @@ async fn restore_attempt(
     let origin = format!("{payment_id}:{attempt}");
     tx.open_exception(Some(payment_id), ExceptionKind::AttemptRecordLost, &origin, &detail).await?;
     Ok(true)
+}
+
+/// Whether the attempt is on record as accepted.
+async fn is_accepted(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+    attempt: u32,
+) -> Result<bool, LedgerError> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM submissions
+                          WHERE payment_id = $1 AND attempt = $2 AND outcome = 'accepted') AS "accepted!""#,
+        payment_id.as_str(),
+        i32::try_from(attempt).unwrap_or(i32::MAX),
+    )
+    .fetch_one(&mut *tx)
+    .await?)
 }
 
 /// Whether this answer to the attempt is on record: the step runs again because its report was lost.

@@ -432,6 +432,22 @@ async fn s0_15_a_listed_return_of_another_amount_is_recorded_once(pool: PgPool) 
     assert_eq!(bank.number("SELECT count(*) FROM payments WHERE final_status = 'returned'").await, 1);
 }
 
+/// A return of a payment without an attempt is recorded once an attempt may be missing from the record.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_15_a_listed_return_is_recorded_once_its_attempt_may_be_lost(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Reserved, "k").await;
+    let ids = std::slice::from_ref(&p.id);
+    bank.lines(&[line(&p, "t", LineStatus::Settled), line(&p, "t", LineStatus::Returned)]).await;
+    for final_status in [None, Some("returned")] {
+        let returns = bank.ledger.unrecorded_returns(ids).await.unwrap();
+        bank.ledger.record_returned(&p.id, &returns[0].1, FinalStatusSource::Statement).await.unwrap();
+        assert_eq!(bank.column(&p, "final_status").await.as_deref(), final_status);
+        assert_eq!(bank.ledger.unrecorded_returns(ids).await.unwrap(), []);
+        bank.ledger.mark_ended_workflow(&p.id, p.id.as_str(), false).await.unwrap();
+    }
+}
+
 /// Each finding opens one exception, once. A closed one stays closed unless the finding changes.
 async fn check_exceptions(bank: &Bank, findings: &[Finding]) {
     let before = bank.number("SELECT count(*) FROM exceptions").await;

@@ -114,7 +114,9 @@ impl Ledger {
             r#"WITH unrecorded AS (
                    SELECT *, ARRAY(SELECT e.origin FROM exceptions e
                                    WHERE e.payment_id = p.payment_id
-                                     AND starts_with(e.origin, p.payment_id || ':returned:')) AS exceptions
+                                     AND starts_with(e.origin, p.payment_id || ':returned:')
+                                     -- Until an attempt shows, or may be missing from the record.
+                                     AND (e.kind <> 'settled_without_attempt' OR p.attempts = 0 AND NOT p.attempts_uncertain)) AS exceptions
                    FROM payments p
                    WHERE payment_id = ANY ($1) AND final_status IS DISTINCT FROM 'returned'
                      AND NOT (ended_at IS NOT NULL AND attempts = 0 AND NOT attempts_uncertain
