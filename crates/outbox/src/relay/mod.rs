@@ -40,11 +40,14 @@ const ROUND_PAUSE: Duration = Duration::from_millis(100);
 /// publishes several events then, for the price of one. A tenth of the 500 ms that S3.5 allows; no payment waits for an event.
 const GATHER_PAUSE: Duration = Duration::from_millis(50);
 
+/// Longest pause between two requests for the leader lock: a lock that is lost must be taken again, however rarely the relay polls.
+const LOCK_PAUSE_MAX: Duration = Duration::from_secs(1);
+
 /// Options of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayOptions {
-    /// Pause between two rounds without a wake-up notification, and between two requests for the leader lock. Default 250 ms;
-    /// S3.5 allows 500.
+    /// Pause between two rounds without a wake-up notification, and between two requests for the leader lock, of which it is a second at
+    /// most. Default 250 ms; S3.5 allows 500.
     pub poll_interval: Duration,
     /// Upper bound of events of one round, at least 1. Default 256.
     pub batch: i64,
@@ -115,8 +118,9 @@ impl<P: Publisher> Relay<P> {
 
     /// Publishes until `stop`; waits while another relay holds the leader lock.
     pub async fn run(&self, stop: &CancellationToken) {
+        let lock_pause = self.options.poll_interval.min(LOCK_PAUSE_MAX);
         while !stop.is_cancelled() {
-            match LeaderLock::acquire(&self.pool, self.options.poll_interval, stop).await {
+            match LeaderLock::acquire(&self.pool, lock_pause, stop).await {
                 Ok(Some(lock)) => {
                     tracing::info!("the outbox relay acquired the leader lock and publishes events");
                     self.publish_while_leader(lock, stop).await;
@@ -130,7 +134,7 @@ impl<P: Publisher> Relay<P> {
                     );
                 }
             }
-            pause(self.options.poll_interval, stop).await;
+            pause(lock_pause, stop).await;
         }
     }
 
