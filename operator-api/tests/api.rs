@@ -406,6 +406,8 @@ async fn a_malformed_request_of_an_operator_is_answered_with_what_to_change(
     let long = json!({"action": "debit", "reason": "r".repeat(20_000)});
     api.post(decisions, &token, long).await.assert_problem(413, "body_too_large");
     api.get("/operator/v1/exceptions?limit=x", &token).await.assert_problem(400, "malformed_query");
+    let too_long = "/operator/v1/decisions/dec_00000000000000000000?wait=31";
+    api.get(too_long, &token).await.assert_problem(400, "malformed_query");
     api.get("/operator/v1/exceptions?order=x", &token).await.assert_problem(400, "malformed_query");
     api.get("/operator/v1/nothing", &token).await.assert_problem(404, "not_found");
     api.get(SESSIONS, &token).await.assert_problem(405, "method_not_allowed");

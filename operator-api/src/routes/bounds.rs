@@ -6,6 +6,8 @@ use serde::Deserialize;
 pub(super) type Limit = Bounded<1, 1_000, 50>;
 /// How long a payment has waited at least, in seconds: up to a year, longer than any payment waits.
 pub(super) type WaitingSeconds = Bounded<0, 31_536_000, 300>;
+/// How long a request may wait for a decision's outcome, in seconds.
+pub(super) type DecisionWait = Bounded<0, 30, 0>;
 
 /// A number from `MIN` to `MAX`, `DEFAULT` where the request has none.
 #[derive(Clone, Copy, Debug, Deserialize)]

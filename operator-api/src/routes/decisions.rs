@@ -17,13 +17,12 @@ use service_kit::problem::{Json, Path, Query};
 use tokio::time::{Instant, sleep};
 use utoipa::{IntoParams, ToSchema};
 
+use super::bounds::DecisionWait;
 use crate::app::App;
 use crate::auth::LoggedIn;
 use crate::delivery;
 use crate::error::{ApiError, decision_not_found, payment_not_found};
 
-/// Longest `?wait=`.
-const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Pause between two reads of a decision that somebody waits for.
 const READ_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -157,8 +156,8 @@ pub(crate) async fn propose_decision(
 pub(crate) struct Wait {
     /// Answer once the decision is final, after this many seconds at the latest; at most 30. At once where too many requests wait already.
     #[serde(default)]
-    #[param(minimum = 0, maximum = 30)]
-    wait: u64,
+    #[param(value_type = i64, minimum = 0, maximum = 30)]
+    wait: DecisionWait,
 }
 
 /// Retrieve a decision
@@ -177,7 +176,7 @@ pub(crate) async fn retrieve_decision(
     Query(Wait { wait }): Query<Wait>,
 ) -> Result<Json<Decision>, ApiError> {
     let id = decision_id(&id)?;
-    let deadline = Instant::now() + Duration::from_secs(wait).min(WAIT_MAX);
+    let deadline = Instant::now() + Duration::from_secs(u64::try_from(wait.get()).unwrap_or(0));
     let may_wait = app.waits.try_acquire();
     loop {
         let decision = read(&logged_in.ledger, &id).await?;

@@ -14,6 +14,8 @@ use super::ApiError;
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a connection is kept for the next request.
+const KEPT_IDLE: Duration = Duration::from_secs(5);
 
 /// An API, in messages.
 #[derive(Debug)]
@@ -112,6 +114,8 @@ pub(crate) fn http_client(url: &Url) -> anyhow::Result<reqwest::Client> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut http = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
+        // A service closes an idle connection after 20 s, and may do so while a request is sent on it.
+        .pool_idle_timeout(KEPT_IDLE)
         .redirect(Policy::none())
         .user_agent(concat!("payctl/", env!("CARGO_PKG_VERSION")));
     if !has_tls {

@@ -154,11 +154,7 @@ impl OperatorClient {
     ) -> anyhow::Result<ApiResponse<T>> {
         let posted = self.0.call(self.0.post(&format!("/operator/v1/{path}")).json(body), Duration::ZERO);
         posted.await.map_err(|error| {
-            let is_unknown = match &error {
-                ApiError::Unreachable { .. } => false,
-                ApiError::NoResponse { .. } | ApiError::Unreadable { .. } => true,
-                ApiError::Refused { status, .. } => status.is_server_error(),
-            };
+            let is_unknown = may_have_acted(&error);
             let error = anyhow::Error::new(error);
             if is_unknown { error.context(if_unknown) } else { error }
         })
@@ -207,6 +203,15 @@ impl OperatorClient {
                 return Ok(());
             }
         }
+    }
+}
+
+/// Whether a request that failed with this error may have acted.
+pub(crate) fn may_have_acted(error: &ApiError) -> bool {
+    match error {
+        ApiError::Unreachable { .. } => false,
+        ApiError::NoResponse { .. } | ApiError::Unreadable { .. } => true,
+        ApiError::Refused { status, .. } => status.is_server_error(),
     }
 }
 

@@ -28,19 +28,15 @@ impl DemoOperators {
     /// # Errors
     /// A login is refused, or operator-api does not answer.
     pub(super) async fn log_in(operator_api: &Url, out: &mut Output<'_>) -> anyhow::Result<Self> {
-        let mut clients = Vec::with_capacity(demo::OPERATORS.len());
-        for name in demo::OPERATORS {
-            let password = DEMO_OPERATOR_PASSWORD.into();
-            let as_whom = Credential::Password { name: name.into(), password };
-            let session = OperatorClient::log_in(Login { url: operator_api.clone(), as_whom }, out).await;
-            let session = session.with_context(|| {
-                format!("nothing was triggered: {name}, an operator of the demo, acts in this case and cannot log in")
-            })?;
-            clients.push(OperatorClient::new(&session)?);
+        let [first, second] = demo::OPERATORS;
+        let proposer = log_in(operator_api, first, out).await?;
+        match log_in(operator_api, second, out).await {
+            Ok(approver) => Ok(Self { proposer, approver }),
+            Err(error) => {
+                let _ = proposer.log_out().await;
+                Err(error)
+            }
         }
-        let both = <[OperatorClient; 2]>::try_from(clients);
-        let [proposer, approver] = both.map_err(|_| anyhow::anyhow!("the demo has two operators"))?;
-        Ok(Self { proposer, approver })
     }
 
     /// Ends both sessions. One that is not ended ends by itself after 30 minutes.
@@ -89,4 +85,13 @@ impl DemoOperators {
         let body = json!({"change": change, "reason": REASON});
         Ok(self.proposer.post("changes", &body, IF_UNKNOWN).await?.document)
     }
+}
+
+async fn log_in(operator_api: &Url, name: &str, out: &mut Output<'_>) -> anyhow::Result<OperatorClient> {
+    let as_whom = Credential::Password { name: name.into(), password: DEMO_OPERATOR_PASSWORD.into() };
+    let session = OperatorClient::log_in(Login { url: operator_api.clone(), as_whom }, out).await;
+    let session = session.with_context(|| {
+        format!("nothing was triggered: {name}, an operator of the demo, acts in this case and cannot log in")
+    })?;
+    OperatorClient::new(&session)
 }

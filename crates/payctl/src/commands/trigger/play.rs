@@ -20,6 +20,7 @@ use crate::commands::demo::OPERATORS;
 use crate::commands::{new_key, worker};
 use crate::config::Config;
 use crate::explain;
+use crate::operator_api::may_have_acted;
 use crate::outcome::CommandOutcome;
 use crate::output::{Output, escape_control};
 use crate::watch::Watch;
@@ -129,7 +130,7 @@ impl<'a> Play<'a> {
         if let Some(tenant) = &self.frozen {
             self.operators()?.unfreeze(tenant, self.from).await.with_context(|| {
                 format!(
-                    "account {0} is still frozen; run: payctl accounts unfreeze {0} --tenant {tenant} --reason TEXT",
+                    "account {0} may still be frozen; see payctl accounts show {0} --tenant {tenant}, and unfreeze it with payctl accounts unfreeze",
                     self.from
                 )
             })?;
@@ -153,9 +154,13 @@ impl<'a> Play<'a> {
         }
         if has_been(PaymentState::Reserved) && self.take(Action::FreezeAccount) {
             let tenant = explain::read_ledger(self.ledger, &payment.payment_id).await?.payment.tenant_id;
+            let frozen = self.operators()?.freeze(&tenant, self.from).await;
             // Also if the answer is missing.
-            self.frozen = Some(tenant.clone());
-            self.operators()?.freeze(&tenant, self.from).await?;
+            if frozen.as_ref().map_or_else(|error| error.downcast_ref().is_none_or(may_have_acted), |()| true)
+            {
+                self.frozen = Some(tenant);
+            }
+            frozen?;
             note(out, &format!("{} freezes account {}", OPERATORS[0], self.from))?;
         }
         if payment.status == PaymentState::NeedsOperator && self.take(Action::DecideDebit) {
