@@ -23,7 +23,8 @@ const FIRST_RETRY_DELAY: Duration = Duration::from_millis(200);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// A callback is abandoned after this many attempts.
 const MAX_ATTEMPTS: i32 = 100;
-const POLL_INTERVAL: Duration = Duration::from_millis(25);
+/// A callback that is due at once wakes the task; one with a delay is sent this much later at most.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause after a failure of the database.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
