@@ -21,6 +21,8 @@ use testkit::wait::until;
 use testkit::{System, SystemOptions};
 
 const STARTS: usize = 64;
+/// Claims of one payment by the starters of four workers.
+const CLAIMS: usize = 8;
 const AMOUNT_MINOR: i64 = 500;
 /// Time limit for one step.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -51,15 +53,45 @@ async fn r31_of_64_concurrent_workflow_starts_one_runs_and_debits_once() -> anyh
     Ok(())
 }
 
+/// The service's own starters: each claim's start is held on its way to Temporal until all of them have sent theirs.
+#[tokio::test]
+async fn r31_four_workers_that_start_a_payment_at_once_debit_once() -> anyhow::Result<()> {
+    let (proxy, options) = behind_proxy().await?;
+    let system = System::start("many-starters", options.with_long_attempts()).await?;
+    let mut workers = Vec::new();
+    for _ in 1..4 {
+        workers.push(system.start_process("payment-worker", "PAYMENTS_WORKER__METRICS_LISTEN").await?);
+    }
+    proxy.hold(Direction::ToServer);
+    let payment = system.pay("5.00").await?;
+    let ledger = Ledger::new(system.database.pool.clone());
+    for _ in 0..CLAIMS {
+        until("a starter claims the payment", WITHIN, || async {
+            let claimed = "SELECT start_lease_until > clock_timestamp() FROM payments WHERE payment_id = $1";
+            let claimed: Option<bool> = sqlx::query_scalar(claimed)
+                .bind(&payment.payment_id)
+                .fetch_one(&system.database.pool)
+                .await?;
+            Ok((claimed == Some(true)).then_some(()))
+        })
+        .await?;
+        // As if the lease of a starter that makes no progress had ended.
+        sqlx::query("UPDATE payments SET start_lease_until = NULL").execute(&system.database.pool).await?;
+        ledger.wake_starters().await?;
+    }
+    ensure!(system.state(&payment.payment_id).await? == "accepted", "expected no start to be recorded");
+    proxy.resume(Direction::ToServer);
+    assert_debited_once(&system, &payment).await?;
+    // A second run would have cancelled the transfer of the first one.
+    let timeline = system.timeline(&payment.payment_id).await?;
+    let states: Vec<_> = timeline.iter().filter_map(|line| line.split(':').next()).collect();
+    ensure!(states == ["accepted", "reserved", "submitted", "confirmed", "settled"], "{timeline:#?}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn r31_a_workflow_start_with_a_lost_answer_debits_once() -> anyhow::Result<()> {
-    let temporal = TestEnvironment::load()?.temporal_address;
-    let target = temporal.strip_prefix("http://").context("the address of Temporal has no scheme")?;
-    let proxy = FaultProxy::start(target).await?;
-    let options = SystemOptions {
-        temporal_address: Some(format!("http://{}", proxy.address)),
-        ..SystemOptions::default()
-    };
+    let (proxy, options) = behind_proxy().await?;
     let system = System::start("lost-start", options).await?;
 
     // The start reaches Temporal, but its answer is held.
@@ -139,6 +171,15 @@ async fn r31_a_payment_that_temporal_refuses_to_start_is_rejected_once_its_time_
     ensure!(system.available().await? == OPENING_MINOR);
     system.audit().await?;
     Ok(())
+}
+
+/// A proxy before Temporal, and the options of a system that reaches Temporal through it.
+async fn behind_proxy() -> anyhow::Result<(FaultProxy, SystemOptions)> {
+    let temporal = TestEnvironment::load()?.temporal_address;
+    let target = temporal.strip_prefix("http://").context("the address of Temporal has no scheme")?;
+    let proxy = FaultProxy::start(target).await?;
+    let temporal_address = Some(format!("http://{}", proxy.address));
+    Ok((proxy, SystemOptions { temporal_address, ..SystemOptions::default() }))
 }
 
 /// Outcome of one start.
