@@ -32,16 +32,23 @@ run_tests() {
     esac
   done
   log_step "testing (cargo test${packages:+ $packages} --no-fail-fast${*:+ $*})"
+  find_test_runner
   # shellcheck disable=SC2016 # expanded by the inner shell
   run_in_foreground bash -c 'set -o pipefail; output=$1; shift; "$@" | tee -a "$output"' tee "$output" \
-    cargo --config "$test_runner" test ${packages:+"$packages"} --no-fail-fast "$@" || code=$?
+    cargo --config "$REPLY" test ${packages:+"$packages"} --no-fail-fast "$@" || code=$?
   log_step "$(count_results "$output") (exit code $code)"
   cp "$output" "$log_dir/output.txt"
   return "$code"
 }
 
-# What cargo runs with each test program.
-test_runner="target.'cfg(all())'.runner = '$root/scripts/run_test.sh'"
+# Leaves in REPLY the setting of cargo that runs each test program by run_test.sh. Under the target's name, it comes before a runner of the
+# user's.
+find_test_runner() {
+  local target path
+  target=$(rustc -vV | sed -n 's/^host: //p')
+  path=$(printf '%s' "$root/scripts/run_test.sh" | sed 's/[\\"]/\\&/g')
+  REPLY="target.$target.runner = [\"$path\"]"
+}
 
 # The programs that take longest. They are run first, so that none of them runs alone at the end.
 long_programs="faults acceptance ledger rails http page replay strategies chaos simulation tier cli seeded api it guide"
@@ -50,13 +57,17 @@ long_programs="faults acceptance ledger rails http page replay strategies chaos 
 # comes as a whole when it has ended.
 run_all_programs() {
   local output=$1 queue=$run_dir/queue at_once programs running=() name file i code=0 reported_s=$SECONDS
+  # Several runs may be under way, with programs of the same names.
+  local log_dir=$run_dir/queue
   at_once=$(($(getconf _NPROCESSORS_ONLN) + 1))
   [ "$at_once" -le 4 ] || at_once=4
   mkdir "$queue"
-  run_in_foreground env TEST_QUEUE="$queue" cargo --config "$test_runner" test --quiet --workspace --tests ||
+  find_test_runner
+  run_logged "$queue/list.log" env TEST_QUEUE="$queue" cargo --config "$REPLY" test --workspace --tests ||
     fail "cargo could not list the test programs; see the messages above"
+  ls "$queue"/*.sh >/dev/null 2>&1 || fail "cargo listed no test program; is a runner set in the environment or in a file of cargo?"
   # The examples of the documents, which cargo compiles and runs.
-  printf 'cd %q\nexec cargo test --workspace --doc\n' "$root" >"$queue/doc.sh"
+  printf 'cd %q\nexec cargo test --workspace --doc --no-fail-fast\n' "$root" >"$queue/doc.sh"
   programs=("$queue/doc.sh")
   for name in $long_programs ""; do
     for file in "$queue/${name:+$name-}"*.sh; do
@@ -73,6 +84,7 @@ run_all_programs() {
       name=$(basename "${programs[i]}" .sh)
       # shellcheck disable=SC2016 # expanded by the inner shell
       start_process "$name" bash -c 'code=0; bash "$1" || code=$?; echo "$code" >"$1.new"; mv "$1.new" "$1.code"' run "${programs[i]}"
+      echo "$started_pid" >"$queue/$name.pid"
       running+=("$name")
       i=$((i + 1))
     done
@@ -88,18 +100,19 @@ run_all_programs() {
 
 # Removes the programs that have ended from `running`, and prints their output. Leaves the code of one that failed in `code`.
 collect_ended() {
-  local left=() name ended
+  local left=() name pid ended
   for name in ${running[@]+"${running[@]}"}; do
-    if [ ! -f "$queue/$name.sh.code" ]; then
+    read -r pid <"$queue/$name.pid"
+    if kill -0 "$pid" 2>/dev/null && [ ! -f "$queue/$name.sh.code" ]; then
       left+=("$name")
       continue
     fi
-    ended=$(cat "$queue/$name.sh.code")
+    # One that leaves no code was killed.
+    ended=$(cat "$queue/$name.sh.code" 2>/dev/null || echo 137)
     [ "$ended" = 0 ] || code=$ended
     rm -f "$run_dir"/*"-$name.process"
     log_step "${name%-*} (exit code $ended)"
     tee -a "$output" <"$log_dir/$name.log"
-    rm "$log_dir/$name.log"
   done
   running=(${left[@]+"${left[@]}"})
 }
