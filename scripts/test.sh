@@ -51,7 +51,7 @@ find_test_runner() {
 }
 
 # The programs that take longest. They are run first, so that none of them runs alone at the end.
-long_programs="faults acceptance ledger rails http page replay strategies chaos simulation tier cli seeded api it guide"
+long_programs="faults acceptance ledger rails http page replay strategies chaos simulation tier cli seeded api scripted_temporal it guide"
 
 # run_all_programs OUTPUT: runs every test program, several at once, for most of them wait for servers and processes. The output of each
 # comes as a whole when it has ended.
