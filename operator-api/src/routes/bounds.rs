@@ -1,4 +1,4 @@
-//! Bounds of the parameters of lists. A value outside is refused (400), as the document says.
+//! Bounds of the parameters of queries. A value outside is refused (400), as the document says.
 
 use serde::Deserialize;
 

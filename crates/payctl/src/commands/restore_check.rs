@@ -74,8 +74,8 @@ fn print(report: &RestoreReport, out: &mut Output<'_>) -> anyhow::Result<()> {
         )?;
     }
     out.write_line(format_args!(
-        "\nnext: start the payment-workers, and repeat payctl restore-check --since {since} until it ends with exit code 0; \
-         deploy/runbook/lost-commits.md has each step"
+        "\nnext: start the payment-workers, and repeat payctl restore-check --since {since} until only what needs an \
+         operator is left; deploy/runbook/lost-commits.md has each step"
     ))?;
     Ok(())
 }
