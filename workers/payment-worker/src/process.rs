@@ -39,7 +39,7 @@ use crate::namespace;
 use crate::reconciliation::{self, ReconciliationActivities, ReconciliationWorkflow};
 use crate::sdk_metrics;
 use crate::starter::Starter;
-use crate::traces::{self, ActivitySpans, PaymentTraces};
+use crate::traces::{self, ActivitySpans};
 use crate::until_answered::until_answered;
 use crate::workflow::InterBankPaymentWorkflow;
 use crate::{recalls, restore};
@@ -99,7 +99,6 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         attributes::register(&client, &options.temporal.namespace).await;
         let profiles = switches.iter().map(|(_, options, profile)| (options, profile));
         let running = PaymentWorkflows::new(options.temporal.clone(), "payment-worker");
-        let traces = PaymentTraces::start(&ledger);
         let local_submits = Arc::new(LocalSubmits::new(switch_clients.keys()));
         let worker_set = WorkerSet {
             runtime: Runtime::from_current_tokio(sdk_metrics::runtime_options()?)?,
@@ -109,7 +108,6 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             local_submits: local_submits.clone(),
             switch_clients: Arc::new(switch_clients),
             options: &options.worker,
-            traces: traces.clone(),
         };
         let reconciler = Reconciler::new(ledger.clone(), profiles, running)?;
         let wake_relay = start_wake_ups(ledger.clone(), stop.clone());
@@ -122,8 +120,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             workers.extend(worker_set.switch(&name)?);
         }
         reconciliation::create_schedules(&client, &options.temporal, &options.worker).await?;
-        let starter =
-            Starter { ledger, client, temporal: &options.temporal, options: &options.worker, traces };
+        let starter = Starter { ledger, client, temporal: &options.temporal, options: &options.worker };
         tracing::info!(workers = workers.len(), "the process payment-worker is ready");
         run_workers(workers, &starter, &stop).await
     };
@@ -173,8 +170,6 @@ struct WorkerSet<'a> {
     switch_clients: Arc<BTreeMap<SwitchName, Arc<dyn SwitchClient>>>,
     local_submits: Arc<LocalSubmits>,
     options: &'a PaymentWorkerOptions,
-    /// `None` where no traces are exported.
-    traces: Option<Arc<PaymentTraces>>,
 }
 
 impl WorkerSet<'_> {
@@ -211,7 +206,7 @@ impl WorkerSet<'_> {
             .graceful_shutdown_period(self.shutdown_timeout())
             .build();
         self.surround_activities(&mut options);
-        if self.traces.is_some() {
+        if trace_kit::is_exporting() {
             options.workflow_interceptor(traces::workflow_spans());
         }
         Ok(Worker::new(&self.runtime, self.client.clone(), options)?)
@@ -258,8 +253,8 @@ impl WorkerSet<'_> {
         if cfg!(debug_assertions) {
             options.activity_inbound_interceptor(ActivityCrashPoints);
         }
-        if let Some(traces) = &self.traces {
-            options.activity_inbound_interceptor(ActivitySpans(traces.clone()));
+        if trace_kit::is_exporting() {
+            options.activity_inbound_interceptor(ActivitySpans);
         }
     }
 

@@ -6,7 +6,6 @@
 #![expect(clippy::disallowed_methods, reason = "the starter is a loop of the process, not workflow code")]
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crash_point::crash_point;
@@ -23,9 +22,8 @@ use trace_kit::attribute;
 use workflow_api::TemporalOptions;
 
 use crate::config::PaymentWorkerOptions;
-use crate::traces::{self, PaymentTraces};
 use crate::workflow::InterBankPaymentWorkflow;
-use crate::{attributes, bounded};
+use crate::{attributes, bounded, traces};
 
 /// Upper bound of starts under way at once.
 const STARTS_MAX: usize = 50;
@@ -40,8 +38,6 @@ pub(crate) struct Starter<'a> {
     pub(crate) client: Client,
     pub(crate) temporal: &'a TemporalOptions,
     pub(crate) options: &'a PaymentWorkerOptions,
-    /// `None` where no traces are exported.
-    pub(crate) traces: Option<Arc<PaymentTraces>>,
 }
 
 /// Outcome of starting a workflow.
@@ -130,12 +126,12 @@ impl Starter<'_> {
     }
 
     async fn start(&self, startable: StartablePayment) -> StartOutcome {
-        let StartablePayment { payment, workflow_id, .. } = startable;
+        let StartablePayment { payment, workflow_id, trace_parent, .. } = startable;
         // No amount: the client encrypts the input, and not these two.
         let summary = format!("Payment via switch {}", payment.profile.switch);
         let details = format!("Payment {} via switch {}", payment.payment_id, payment.profile.switch);
         let payment_id = payment.payment_id.clone();
-        let (span, header) = traces::start_span(self.traces.as_deref(), &payment_id, &workflow_id).await;
+        let (span, header) = traces::start_span(trace_parent.as_deref(), &payment_id, &workflow_id);
         let options = WorkflowStartOptions::new(self.temporal.task_queue.clone(), workflow_id.clone())
             .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
             // An eager start gives the workflow to this process, whichever version is the current one.

@@ -1,15 +1,14 @@
 //! Spans of a payment's steps: each attempt at an activity, the start of a workflow, and the workflow as a whole.
 //!
 //! The parent of each is the position that the payment's row has, not another span: a killed worker exports nothing, and what
-//! another worker carries on must not hang from what was never exported. Nothing is recorded while a workflow is replayed.
-//! Registered only where traces are exported.
+//! another worker carries on must not hang from what was never exported. The start of the workflow carries the position in a header,
+//! and the workflow gives it to each activity: no step reads it from the database. Nothing is recorded while a workflow is
+//! replayed. Registered only where traces are exported.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use payment_ledger::Ledger;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::keys;
 use sha2::{Digest as _, Sha256};
@@ -19,79 +18,42 @@ use temporalio_sdk::interceptors::{
     ActivityInboundInterceptor, ExecuteActivityInput, ExecuteActivityOutput, Next,
 };
 use temporalio_sdk::workflow_interceptors::{
-    ExecuteWorkflowInput, ExecuteWorkflowResult, InitializeWorkflowInput, InitializeWorkflowOutput,
+    CancellableWorkflowOutboundFuture, ExecuteWorkflowInput, ExecuteWorkflowResult, InitializeWorkflowInput,
+    InitializeWorkflowOutput, ScheduleActivityInput, ScheduleActivityResult, ScheduleLocalActivityInput,
     WorkflowInterceptor, WorkflowInterceptorConstructor, WorkflowInterceptorContext,
     WorkflowInterceptorFuture, WorkflowNext,
 };
-use trace_kit::{Span, SpanKind, TRACEPARENT, TraceParent, attribute, span};
-use workflow_api::WORKFLOW_TYPE;
+use trace_kit::{Span, SpanKind, TRACEPARENT, TraceParent, attribute, is_exporting, span};
 
 use crate::activities::failure_kind;
 
-/// Payments whose position is kept in memory; a full map is cleared, and the positions are read again.
-const POSITIONS_MAX: usize = 10_000;
 /// Temporal's header for a trace context, the same in its SDKs of all languages.
 const TRACE_HEADER: &str = "_tracer-data";
 
-/// The positions of payments in their traces, read from the ledger once in a process.
-pub(crate) struct PaymentTraces {
-    ledger: Ledger,
-    positions: Mutex<HashMap<PaymentId, Option<TraceParent>>>,
-}
-
-impl PaymentTraces {
-    /// `None` where no traces are exported.
-    pub(crate) fn start(ledger: &Ledger) -> Option<Arc<Self>> {
-        trace_kit::is_exporting()
-            .then(|| Arc::new(Self { ledger: ledger.clone(), positions: Mutex::default() }))
-    }
-
-    /// The payment's position; `None` if it has none, or if it cannot be read now, which is
-    /// not remembered.
-    pub(crate) async fn of(&self, payment_id: &PaymentId) -> Option<TraceParent> {
-        if let Some(known) = self.positions().get(payment_id) {
-            return known.clone();
-        }
-        let stored = self.ledger.trace_parent(payment_id).await.ok()?;
-        let position = stored.as_deref().and_then(TraceParent::parse);
-        let mut positions = self.positions();
-        if positions.len() >= POSITIONS_MAX {
-            positions.clear();
-        }
-        positions.insert(payment_id.clone(), position.clone());
-        position
-    }
-
-    fn positions(&self) -> std::sync::MutexGuard<'_, HashMap<PaymentId, Option<TraceParent>>> {
-        self.positions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The span of one start, and the header that carries the payment's position to its workflow.
-pub(crate) async fn start_span(
-    traces: Option<&PaymentTraces>,
+/// The span of one start, and the header that carries the payment's position to its workflow. Without an exporter neither.
+pub(crate) fn start_span(
+    trace_parent: Option<&str>,
     payment_id: &PaymentId,
     workflow_id: &str,
 ) -> (Span, Option<Header>) {
-    let position = match traces {
-        Some(traces) => traces.of(payment_id).await,
-        None => None,
-    };
+    let position = trace_parent.filter(|_| is_exporting()).and_then(TraceParent::parse);
     let span = span(SpanKind::Client, "start workflow")
         .child_of(position.as_ref())
         .with(attribute::PAYMENT_ID, payment_id.to_string())
         .with(attribute::WORKFLOW_ID, workflow_id.to_owned())
         .start();
-    (span, position.as_ref().map(trace_header))
+    let header = position.map(|position| Header {
+        fields: HashMap::from([(TRACE_HEADER.to_owned(), trace_header(&position))]),
+    });
+    (span, header)
 }
 
-fn trace_header(position: &TraceParent) -> Header {
-    let payload = Payload {
+fn trace_header(position: &TraceParent) -> Payload {
+    Payload {
         metadata: HashMap::from([("encoding".to_owned(), b"json/plain".to_vec())]),
         data: serde_json::json!({ TRACEPARENT: position.to_string() }).to_string().into_bytes(),
         ..Payload::default()
-    };
-    Header { fields: HashMap::from([(TRACE_HEADER.to_owned(), payload)]) }
+    }
 }
 
 fn position_in(headers: &HashMap<String, Payload>) -> Option<TraceParent> {
@@ -100,7 +62,7 @@ fn position_in(headers: &HashMap<String, Payload>) -> Option<TraceParent> {
 }
 
 /// A span for each attempt at an activity of a payment.
-pub(crate) struct ActivitySpans(pub(crate) Arc<PaymentTraces>);
+pub(crate) struct ActivitySpans;
 
 impl ActivityInboundInterceptor for ActivitySpans {
     #[expect(clippy::disallowed_methods, reason = "an activity is not workflow code: it may read the clock")]
@@ -109,20 +71,18 @@ impl ActivityInboundInterceptor for ActivitySpans {
         input: ExecuteActivityInput,
         next: Next<'a, ExecuteActivityInput, ExecuteActivityOutput<'a>>,
     ) -> ExecuteActivityOutput<'a> {
-        let started_at = SystemTime::now();
+        let Some(position) = position_in(input.headers()) else { return next.run(input) };
         let info = input.activity_info();
-        let is_payment = info.workflow_type.as_deref() == Some(WORKFLOW_TYPE);
-        let workflow_id = info.workflow_id.as_deref().filter(|_| is_payment);
-        let Some(payment_id) = workflow_id.and_then(keys::payment_of_workflow) else {
-            return next.run(input);
-        };
-        let span = span(SpanKind::Internal, info.activity_type.clone())
-            .started_at(started_at)
-            .with(attribute::PAYMENT_ID, payment_id.to_string())
+        let mut span = span(SpanKind::Internal, info.activity_type.clone())
+            .child_of(Some(&position))
+            .started_at(SystemTime::now())
             .with(attribute::RUN_ID, info.workflow_run_id.clone().unwrap_or_default())
             .with(attribute::ATTEMPT, i64::from(info.attempt));
+        if let Some(payment_id) = info.workflow_id.as_deref().and_then(keys::payment_of_workflow) {
+            span = span.with(attribute::PAYMENT_ID, payment_id.to_string());
+        }
         Box::pin(async move {
-            let span = span.child_of(self.0.of(&payment_id).await.as_ref()).start();
+            let span = span.start();
             let result = span.run(next.run(input)).await;
             if let Err(error) = &result {
                 span.fail(failure_kind(error));
@@ -142,6 +102,14 @@ struct WorkflowSpan {
     position: RefCell<Option<TraceParent>>,
 }
 
+impl WorkflowSpan {
+    fn add_position(&self, headers: &mut HashMap<String, Payload>) {
+        if let Some(position) = &*self.position.borrow() {
+            headers.insert(TRACE_HEADER.to_owned(), trace_header(position));
+        }
+    }
+}
+
 impl WorkflowInterceptor for WorkflowSpan {
     fn initialize_workflow(
         &self,
@@ -150,6 +118,34 @@ impl WorkflowInterceptor for WorkflowSpan {
         next: WorkflowNext<'_, InitializeWorkflowInput, InitializeWorkflowOutput>,
     ) -> InitializeWorkflowOutput {
         self.position.replace(position_in(input.headers()));
+        next.run(input)
+    }
+
+    fn schedule_activity(
+        &self,
+        _ctx: WorkflowInterceptorContext,
+        mut input: ScheduleActivityInput,
+        next: WorkflowNext<
+            'static,
+            ScheduleActivityInput,
+            CancellableWorkflowOutboundFuture<ScheduleActivityResult>,
+        >,
+    ) -> CancellableWorkflowOutboundFuture<ScheduleActivityResult> {
+        self.add_position(input.headers_mut());
+        next.run(input)
+    }
+
+    fn schedule_local_activity(
+        &self,
+        _ctx: WorkflowInterceptorContext,
+        mut input: ScheduleLocalActivityInput,
+        next: WorkflowNext<
+            'static,
+            ScheduleLocalActivityInput,
+            CancellableWorkflowOutboundFuture<ScheduleActivityResult>,
+        >,
+    ) -> CancellableWorkflowOutboundFuture<ScheduleActivityResult> {
+        self.add_position(input.headers_mut());
         next.run(input)
     }
 
@@ -205,9 +201,10 @@ mod tests {
     #[test]
     fn a_workflow_reads_the_position_that_its_start_wrote() {
         let position = TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
-        assert_eq!(position_in(&trace_header(&position).fields), Some(position));
+        let headers = |payload| HashMap::from([(TRACE_HEADER.to_owned(), payload)]);
+        assert_eq!(position_in(&headers(trace_header(&position))), Some(position));
         assert_eq!(position_in(&HashMap::new()), None);
         let foreign = Payload { data: b"[]".to_vec(), ..Payload::default() };
-        assert_eq!(position_in(&HashMap::from([(TRACE_HEADER.to_owned(), foreign)])), None);
+        assert_eq!(position_in(&headers(foreign)), None);
     }
 }

@@ -8,14 +8,14 @@ use payment_protocol::ids::{PaymentId, SwitchName};
 use crate::{Ledger, LedgerError};
 
 /// Time for a read, waiting for a connection included. Without an answer the span is not recorded.
-const READ_TIMEOUT: Duration = Duration::from_millis(100);
+const READ_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Ledger {
     /// Position of the payment's request in its distributed trace, a W3C `traceparent`; `None` if the payment was accepted without
     /// one, or does not exist.
     ///
     /// # Errors
-    /// [`LedgerError`]; also if the ledger does not answer within 100 ms.
+    /// [`LedgerError`]; also if the ledger does not answer within 500 ms.
     pub async fn trace_parent(&self, payment_id: &PaymentId) -> Result<Option<String>, LedgerError> {
         let query = sqlx::query_scalar!(
             "SELECT trace_parent FROM payments WHERE payment_id = $1",
@@ -27,7 +27,7 @@ impl Ledger {
     /// As [`Ledger::trace_parent`], by the name that a switch gives the transfer.
     ///
     /// # Errors
-    /// [`LedgerError`]; also if the ledger does not answer within 100 ms.
+    /// [`LedgerError`]; also if the ledger does not answer within 500 ms.
     pub async fn trace_parent_of_transfer(
         &self,
         switch: &SwitchName,

@@ -29,6 +29,8 @@ pub struct StartablePayment {
     pub payment: Payment,
     /// The Workflow ID.
     pub workflow_id: String,
+    /// Position of the payment's request in its distributed trace, a W3C `traceparent`; `None` if it was accepted without one.
+    pub trace_parent: Option<String>,
     /// Whether a customer's cancel arrived first: do not start. False where attempts may be missing: the workflow cancels at the
     /// switch.
     pub cancel_requested: bool,
@@ -54,6 +56,7 @@ struct ClaimedRow {
     profile_hash: Vec<u8>,
     resume_count: i32,
     workflow_id: String,
+    trace_parent: Option<String>,
     accepted_at: jiff_sqlx::Timestamp,
     too_late: bool,
     cancel_requested: bool,
@@ -79,7 +82,7 @@ impl Ledger {
         let mut claimed = Vec::with_capacity(rows.len());
         let mut unreadable = Vec::new();
         for row in rows {
-            let ClaimedRow { workflow_id, cancel_requested, too_late, .. } = row;
+            let ClaimedRow { workflow_id, trace_parent, cancel_requested, too_late, .. } = row;
             let id = row.payment_id.clone();
             let row = PaymentRow {
                 payment_id: row.payment_id,
@@ -91,7 +94,9 @@ impl Ledger {
             };
             match workflow_input::payment(row, &profiles) {
                 Ok(payment) => {
-                    claimed.push(StartablePayment { payment, workflow_id, cancel_requested, too_late })
+                    let startable =
+                        StartablePayment { payment, workflow_id, trace_parent, cancel_requested, too_late };
+                    claimed.push(startable);
                 }
                 Err(error) => {
                     tracing::error!(%error, "the ledger could not parse the row of an accepted payment, so the payment's workflow is not started");
@@ -164,7 +169,7 @@ impl Ledger {
                WHERE p.payment_id = ANY (ARRAY (SELECT payment_id FROM due))
                  AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
                RETURNING p.payment_id, p.source_account, p.amount_minor, p.currency, p.profile_hash, p.resume_count,
-                         p.workflow_id, p.accepted_at,
+                         p.workflow_id, p.trace_parent, p.accepted_at,
                          NOT p.attempts_uncertain AND clock_timestamp() > p.valid_until AS "too_late!",
                          NOT p.attempts_uncertain AND EXISTS (
                              SELECT FROM inbox i WHERE i.payment_id = p.payment_id AND i.kind = 'cancel')
@@ -301,11 +306,12 @@ impl Ledger {
         if locked.facts.state.end().is_some() || locked.workflow_id != lost {
             return Ok(None);
         }
-        let resumed = sqlx::query_scalar!(
-            "SELECT resume_count FROM payments WHERE payment_id = $1",
+        let row = sqlx::query!(
+            "SELECT resume_count, trace_parent FROM payments WHERE payment_id = $1",
             payment_id.as_str(),
         );
-        let n = resumed.fetch_one(&mut *tx).await?.saturating_add(1);
+        let row = row.fetch_one(&mut *tx).await?;
+        let n = row.resume_count.saturating_add(1);
         let workflow_id = keys::workflow_id(payment_id, u32::try_from(n).unwrap_or(u32::MAX));
         sqlx::query!(
             "UPDATE payments SET resume_count = $2, workflow_id = $3, updated_at = clock_timestamp()
@@ -334,6 +340,7 @@ impl Ledger {
                 if is_full_start { 0 } else { u32::try_from(n).unwrap_or(u32::MAX) },
             ),
             workflow_id,
+            trace_parent: row.trace_parent,
             cancel_requested: locked.facts.cancel_requested,
             too_late: locked.too_late,
         }))

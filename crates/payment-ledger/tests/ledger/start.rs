@@ -48,7 +48,13 @@ async fn a_claimed_payment_is_the_complete_workflow_input(pool: PgPool) {
     let workflow_id = p.id.to_string();
     assert_eq!(
         claimed,
-        [StartablePayment { payment, workflow_id, cancel_requested: false, too_late: false }]
+        [StartablePayment {
+            payment,
+            workflow_id,
+            trace_parent: None,
+            cancel_requested: false,
+            too_late: false
+        }]
     );
 }
 

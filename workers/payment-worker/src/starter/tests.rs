@@ -22,14 +22,20 @@ async fn with_starter<T>(replies: &[(&str, Reply)], ask: impl AsyncFnOnce(Starte
     let pool = sqlx::PgPool::connect_lazy("postgres://nobody@127.0.0.1:9/none").unwrap();
     let client = temporal.connect("test").await.unwrap();
     let (ledger, options) = (Ledger::new(pool), PaymentWorkerOptions::default());
-    ask(Starter { ledger, client, temporal: &temporal, options: &options, traces: None }).await
+    ask(Starter { ledger, client, temporal: &temporal, options: &options }).await
 }
 
 async fn start(reply: Reply) -> &'static str {
     let record = include_str!("../../../../crates/payment-protocol/tests/stored_records/payment_1.json");
     let payment: Payment = serde_json::from_str(record).unwrap();
     let workflow_id = payment.payment_id.to_string();
-    let startable = StartablePayment { payment, workflow_id, cancel_requested: false, too_late: false };
+    let startable = StartablePayment {
+        payment,
+        workflow_id,
+        trace_parent: None,
+        cancel_requested: false,
+        too_late: false,
+    };
     with_starter(&[(START, reply)], async |starter| match starter.start(startable).await {
         StartOutcome::Started => "started",
         StartOutcome::Unknown => "unknown",
