@@ -56,7 +56,7 @@ long_programs="faults acceptance ledger rails http page replay strategies chaos 
 # run_all_programs OUTPUT: runs every test program, several at once, for most of them wait for servers and processes. The output of each
 # comes as a whole when it has ended.
 run_all_programs() {
-  local output=$1 queue=$run_dir/queue at_once programs running=() name file i code=0 reported_s=$SECONDS
+  local output=$1 queue=$run_dir/queue at_once programs running=() name ended file i code=0 reported_s=$SECONDS
   # Several runs may be under way, with programs of the same names.
   local log_dir=$run_dir/queue
   at_once=$(($(getconf _NPROCESSORS_ONLN) + 1))
@@ -78,43 +78,51 @@ run_all_programs() {
     done
   done
   log_step "testing: ${#programs[@]} programs, $at_once at once"
+  # Each program that ends writes a line here: its name and exit code.
+  mkfifo "$queue/ended"
+  exec 3<>"$queue/ended"
   i=0
   while [ "$i" -lt "${#programs[@]}" ] || [ "${#running[@]}" -gt 0 ]; do
     while [ "$i" -lt "${#programs[@]}" ] && [ "${#running[@]}" -lt "$at_once" ]; do
       name=$(basename "${programs[i]}" .sh)
       # shellcheck disable=SC2016 # expanded by the inner shell
-      start_process "$name" bash -c 'code=0; bash "$1" || code=$?; echo "$code" >"$1.new"; mv "$1.new" "$1.code"' run "${programs[i]}"
+      start_process "$name" bash -c 'code=0; bash "$1" 3>&- || code=$?; echo "$2 $code" >&3' run "${programs[i]}" "$name"
       echo "$started_pid" >"$queue/$name.pid"
       running+=("$name")
       i=$((i + 1))
     done
-    sleep 0.1
-    collect_ended
+    # Not for longer: bash 3.2 does not interrupt it for a signal.
+    if read -r -t 2 -u 3 name ended; then collect "$name" "$ended"; else collect_killed; fi
     if [ $((SECONDS - reported_s)) -ge 60 ]; then
       reported_s=$SECONDS
       log_note "$SECONDS s, running: ${running[*]:-}"
     fi
   done
+  exec 3>&-
   return "$code"
 }
 
-# Removes the programs that have ended from `running`, and prints their output. Leaves the code of one that failed in `code`.
-collect_ended() {
-  local left=() name pid ended
-  for name in ${running[@]+"${running[@]}"}; do
-    read -r pid <"$queue/$name.pid"
-    if kill -0 "$pid" 2>/dev/null && [ ! -f "$queue/$name.sh.code" ]; then
-      left+=("$name")
-      continue
-    fi
-    # One that leaves no code was killed.
-    ended=$(cat "$queue/$name.sh.code" 2>/dev/null || echo 137)
-    [ "$ended" = 0 ] || code=$ended
-    rm -f "$run_dir"/*"-$name.process"
-    log_step "${name%-*} (exit code $ended)"
-    tee -a "$output" <"$log_dir/$name.log"
+# Removes a program that has ended from `running`, and prints its output. Leaves its exit code in `code` if it failed.
+collect() {
+  local left=() name
+  [ "$2" = 0 ] || code=$2
+  for name in "${running[@]}"; do
+    [ "$name" = "$1" ] || left+=("$name")
   done
   running=(${left[@]+"${left[@]}"})
+  rm -f "$run_dir"/*"-$1.process"
+  log_step "${1%-*} (exit code $2)"
+  tee -a "$output" <"$log_dir/$1.log"
+}
+
+# Collects the programs that were killed: gone, and still without a line in the pipe when it has been read once more.
+collect_killed() {
+  local name pid
+  for name in ${running[@]+"${running[@]}"}; do
+    read -r pid <"$queue/$name.pid"
+    if kill -0 "$pid" 2>/dev/null; then continue; fi
+    if [ -f "$queue/$name.gone" ]; then collect "$name" 137; else : >"$queue/$name.gone"; fi
+  done
 }
 
 # Starts a database and a Temporal server for this run, and exports the settings of the tests.

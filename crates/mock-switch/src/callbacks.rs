@@ -23,8 +23,8 @@ const FIRST_RETRY_DELAY: Duration = Duration::from_millis(200);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// A callback is abandoned after this many attempts.
 const MAX_ATTEMPTS: i32 = 100;
-/// A callback that is due at once wakes the task; one with a delay is sent this much later at most.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest pause: a callback that is due at once wakes the task, which knows when the next one is due.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause after a failure of the database.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -78,13 +78,15 @@ impl CallbackSender {
         if capacity == 0 {
             return POLL_INTERVAL;
         }
-        match callbacks::claim(&self.switch.pool, capacity as i64, LEASE).await {
-            Ok(claimed) => {
-                for callback in claimed {
-                    in_flight.spawn(attempt(self.switch.clone(), self.client.clone(), callback));
-                }
-                POLL_INTERVAL
+        let pool = &self.switch.pool;
+        let started = async {
+            for callback in callbacks::claim(pool, capacity as i64, LEASE).await? {
+                in_flight.spawn(attempt(self.switch.clone(), self.client.clone(), callback));
             }
+            callbacks::next_due(pool).await
+        };
+        match started.await {
+            Ok(next_due) => next_due.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL),
             Err(error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,

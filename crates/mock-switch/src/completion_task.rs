@@ -1,6 +1,6 @@
 //! The background task that completes due transfers.
 //!
-//! The task is woken by a submit, and polls when the next transfer is due, and at an interval, so that no transfer is missed.
+//! The task is woken by a submit, and polls when the next transfer is due; also at an interval, for a due transfer that a cancel had locked.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::book::completion::{BATCH, DueBatch, complete_due};
 use crate::state::SharedSwitch;
 
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause after a failure of the database.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 

@@ -12,6 +12,9 @@ use payment_explorer::search::{self, Sequence};
 use payment_explorer::tiers::{self, Counterexample, Summary, Walk};
 use payment_explorer::{coverage, profiles};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Walks the payment protocol's own code through every order of events.
 ///
 /// The last line of the output is: paths P states S outcomes O/O branches B/B violations V. The exit code is 1 if

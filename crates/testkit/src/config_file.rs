@@ -33,12 +33,12 @@ pub(crate) fn render(
          [worker]\nliveness_check_after_ms = {}\nliveness_check_interval_ms = 500\ncached_workflows = {}\n\
          lock_grants_max = {}\n\
          reconciliation_interval_s = 0\nfull_reconciliation_interval_s = 0\n\n\
-         [background_worker]\npoll_interval_ms = 50\nbackoff_ms = 100\nmetrics_interval_ms = {}\n\n\
+         [background_worker]\nbackoff_ms = 100\nmetrics_interval_ms = {}\n\n\
          [broker]\nurl = {:?}\n{}\n[notifier]\nack_wait_ms = 2000\n\n\
          [operator_api]\nmetrics_listen = \"127.0.0.1:0\"\n\n\
          [outbound_webhooks]\nmaster_key = {WEBHOOKS_MASTER_KEY:?}\nallow_http = true\nallowed_ports = []\n\
          allowed_networks = [\"127.0.0.0/8\"]\nattempt_timeout_ms = 3000\nlease_ms = 6000\n\
-         pauses_ms = [100, 200, 500, 1000, 2000, 5000, 5000, 5000, 5000, 5000, 5000]\npoll_interval_ms = 50\n\n\
+         pauses_ms = [100, 200, 500, 1000, 2000, 5000, 5000, 5000, 5000, 5000, 5000]\n\n\
          [switches.mock]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
          callback_secrets = [{SWITCH_SECRET:?}]\nroutes = [\"XX\"]\n{}{}\n[switches.mock.profile]\n{}",
         link_files(temporal_address.starts_with("https:")),

@@ -131,6 +131,8 @@ async fn ensure_template(
     payment_ledger::MIGRATOR.run(&mut template).await?;
     idempotency::MIGRATOR.run(&mut template).await?;
     hand_over_idempotency_schema(&mut template).await?;
+    // As the first background-worker of the day does.
+    sqlx::query("SELECT idempotency.create_partitions()").execute(&mut template).await?;
     for role in SERVICE_ROLES {
         ensure_login(&mut template, role).await?;
     }
@@ -158,7 +160,8 @@ async fn ensure_login(connection: &mut PgConnection, role: &str) -> anyhow::Resu
 
 async fn create(maintenance: &mut PgConnection, name: &str, template: Option<&str>) -> anyhow::Result<()> {
     let template = template.map(|template| format!(" TEMPLATE {template}")).unwrap_or_default();
-    let create = format!("CREATE DATABASE {name}{template}");
+    // Copies files, in place of writing each page to the log: two thirds of the server's CPU time.
+    let create = format!("CREATE DATABASE {name}{template} STRATEGY file_copy");
     sqlx::query(AssertSqlSafe(create)).execute(maintenance).await?;
     Ok(())
 }

@@ -262,6 +262,17 @@ pub(crate) async fn claim(
     .await
 }
 
+/// Time until the next attempt is due of a callback that waits for it; `None` if none does.
+pub(crate) async fn next_due(pool: &PgPool) -> Result<Option<Duration>, sqlx::Error> {
+    let next_due_ms = sqlx::query_scalar!(
+        "SELECT ceil(extract(epoch FROM min(next_attempt_at) - clock_timestamp()) * 1000)::bigint
+         FROM callbacks WHERE state = 'WAITING' AND next_attempt_at > clock_timestamp()"
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(next_due_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0))))
+}
+
 /// Ends the leases of an earlier process.
 pub(crate) async fn release_leases(pool: &PgPool) -> Result<(), sqlx::Error> {
     sqlx::query!(

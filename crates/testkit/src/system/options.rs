@@ -104,7 +104,7 @@ impl Default for SystemOptions {
             settle_after_ms: 50,
             sandbox_amounts: false,
             liveness_check_after_ms: 3_000,
-            metrics_interval_ms: 100,
+            metrics_interval_ms: 1_000,
             cached_workflows: 100,
             lock_grants_max: 100,
             shape: json!({}),
