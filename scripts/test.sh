@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # `./dev test`: runs every test against a database cluster and a Temporal server that exist only for the run.
 
-# With --long as the first argument, also what takes a quarter of an hour more: the explorer's whole fast tier.
+# With --long as the first argument, also what takes half an hour more: the explorer's whole fast tier, and more random cases.
 run_tests() {
   local output code=0 packages=--workspace argument
   if [ "${1:-}" = --long ]; then

@@ -1,14 +1,20 @@
 //! The ids of the rails (0027): each transfer is sent under an id of its rail's pattern, which the mock switch enforces, and what the
 //! switch says about that id is believed about the payment.
 
+use std::time::Duration;
+
 use serde_json::json;
 use testkit::system::OPENING_MINOR;
+use testkit::wait::until;
 use testkit::{System, SystemOptions, TestCallback};
 
 use crate::kinds::{fednow, pix, rtp, sct_inst, upi};
 
 /// A rail's name and system, with the beginning of its ids, a part that follows a date, and their length.
 type RailIds = (&'static str, fn() -> SystemOptions, &'static str, &'static str, usize);
+
+/// Time limit for a transfer to settle.
+const WITHIN: Duration = Duration::from_secs(30);
 
 const RAILS: [RailIds; 5] = [
     ("sct-inst", sct_inst, "DEMODEFF", "", 35),
@@ -48,6 +54,12 @@ async fn s0_6_a_callback_with_the_rails_id_settles_the_payment_and_another_does_
         let payment = system.pay("5.00").await?;
         system.wait_for_state(&payment.payment_id, "submitted").await?;
         let id = system.transfer_name(&payment.payment_id).await?;
+        // A callback before the switch has decided would be untrue.
+        until("the transfer settles at the switch", WITHIN, || async {
+            let status = system.switch.transfer_status(&id).await?;
+            Ok((status.as_deref() == Some("SETTLED")).then_some(()))
+        })
+        .await?;
         let mut other = id.clone();
         let last = if other.pop() == Some('0') { '1' } else { '0' };
         other.push(last);

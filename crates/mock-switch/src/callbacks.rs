@@ -25,6 +25,8 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 const MAX_ATTEMPTS: i32 = 100;
 /// Longest pause: a callback that is due at once wakes the task, which knows when the next one is due.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Shortest pause.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Pause after a failure of the database.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -86,7 +88,7 @@ impl CallbackSender {
             callbacks::next_due(pool).await
         };
         match started.await {
-            Ok(next_due) => next_due.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL),
+            Ok(next_due) => next_due.unwrap_or(POLL_INTERVAL).clamp(PAUSE_MIN, POLL_INTERVAL),
             Err(error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,

@@ -1,6 +1,6 @@
 //! The background task that completes due transfers.
 //!
-//! The task is woken by a submit, and polls when the next transfer is due; also at an interval, for a due transfer that a cancel had locked.
+//! The task is woken by a submit, and polls when the next transfer is due, and at an interval, so that no transfer is missed.
 
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use crate::book::completion::{BATCH, DueBatch, complete_due};
 use crate::state::SharedSwitch;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Shortest pause: a due transfer may be one that is being cancelled.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Pause after a failure of the database.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -24,7 +26,8 @@ pub(crate) async fn run(switch: SharedSwitch, stop: CancellationToken) {
                 }
                 // More transfers may be due after a full batch.
                 let is_full = completed >= BATCH as usize;
-                if is_full { Duration::ZERO } else { next_due.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL) }
+                let pause = next_due.unwrap_or(POLL_INTERVAL).clamp(PAUSE_MIN, POLL_INTERVAL);
+                if is_full { Duration::ZERO } else { pause }
             }
             Err(error) => {
                 tracing::warn!(

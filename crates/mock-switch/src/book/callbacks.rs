@@ -262,11 +262,14 @@ pub(crate) async fn claim(
     .await
 }
 
-/// Time until the next attempt is due of a callback that waits for it; `None` if none does.
+/// Time until a callback can be claimed; zero if one became due since the last claim, `None` if none waits.
 pub(crate) async fn next_due(pool: &PgPool) -> Result<Option<Duration>, sqlx::Error> {
     let next_due_ms = sqlx::query_scalar!(
-        "SELECT ceil(extract(epoch FROM min(next_attempt_at) - clock_timestamp()) * 1000)::bigint
-         FROM callbacks WHERE state = 'WAITING' AND next_attempt_at > clock_timestamp()"
+        "SELECT ceil(extract(epoch FROM min(w.next_attempt_at) - clock_timestamp()) * 1000)::bigint
+         FROM callbacks w
+         WHERE w.state = 'WAITING'
+           AND (w.after_id IS NULL OR EXISTS
+                (SELECT 1 FROM callbacks f WHERE f.id = w.after_id AND f.state <> 'WAITING'))"
     )
     .fetch_one(pool)
     .await?;

@@ -32,7 +32,7 @@ struct DueTransfer {
 pub(crate) struct DueBatch {
     /// How many transfers were completed.
     pub(crate) completed: usize,
-    /// Time until the next transfer is due; `None` if none is pending.
+    /// Time until the next transfer is due; zero if one is due that the batch has not, `None` if none is pending.
     pub(crate) next_due: Option<Duration>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) async fn complete_due(switch: &Switch) -> Result<DueBatch, sqlx::Erro
     }
     let next_due_ms = sqlx::query_scalar!(
         r#"SELECT ceil(extract(epoch FROM min(due_at) - clock_timestamp()) * 1000)::bigint
-           FROM transfers WHERE status = 'PENDING' AND due_at > clock_timestamp()"#
+           FROM transfers WHERE status = 'PENDING'"#
     )
     .fetch_one(&switch.pool)
     .await?;

@@ -40,7 +40,7 @@ type Setting = (u8, SwitchStrategy);
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r38_the_explored_bank_is_this_ledger(options: PgPoolOptions, connect: PgConnectOptions) {
-    walk(Bank::with_connections(options, connect, 4).await, 160, || op::one_by_one(28)).await;
+    walk(Bank::with_connections(options, connect, 4).await, || op::one_by_one(28)).await;
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -57,11 +57,12 @@ async fn r38_concurrent_steps_are_the_explored_banks_in_some_order(
             panic!("{setting:?}: {failure}");
         }
     }
-    walk(bank, 160, || op::at_the_same_time(14)).await;
+    walk(bank, || op::at_the_same_time(14)).await;
 }
 
-/// Walks `cases` random cases. `EXPLORER_BANK_SEED` repeats the operations of a failure.
-async fn walk(bank: Bank, cases: u32, rounds: fn() -> BoxedStrategy<Vec<Round>>) {
+/// Walks random cases, with `TEST_LONG` ten times as many. `EXPLORER_BANK_SEED` repeats the operations of a failure.
+async fn walk(bank: Bank, rounds: fn() -> BoxedStrategy<Vec<Round>>) {
+    let cases = if std::env::var_os("TEST_LONG").is_some() { 640 } else { 64 };
     let seed =
         std::env::var("EXPLORER_BANK_SEED").ok().map_or_else(random_seed, |seed| seed.parse().unwrap());
     let runtime = tokio::runtime::Handle::current();
