@@ -56,7 +56,7 @@ long_programs="faults acceptance ledger rails http page replay strategies chaos 
 # run_all_programs OUTPUT: runs every test program, several at once, for most of them wait for servers and processes. The output of each
 # comes as a whole when it has ended.
 run_all_programs() {
-  local output=$1 queue=$run_dir/queue at_once programs running=() name ended file i code=0 reported_s=$SECONDS
+  local output=$1 queue=$run_dir/queue at_once programs running=() ticker_pid name ended file i code=0 reported_s=$SECONDS
   # Several runs may be under way, with programs of the same names.
   local log_dir=$run_dir/queue
   at_once=$(($(getconf _NPROCESSORS_ONLN) + 1))
@@ -78,9 +78,13 @@ run_all_programs() {
     done
   done
   log_step "testing: ${#programs[@]} programs, $at_once at once"
-  # Each program that ends writes a line here: its name and exit code.
-  mkfifo "$queue/ended"
+  # Each program that ends writes a line here: its name and exit code. The ticker writes one every two seconds: a read that times out
+  # may lose half a line.
+  mkfifo "$queue/ended" || fail "$queue cannot have a named pipe; use a clone on a local disk"
   exec 3<>"$queue/ended"
+  # shellcheck disable=SC2016 # expanded by the inner shell
+  start_process ticker bash -c 'while sleep 2 && kill -0 "$1" 2>/dev/null; do echo tick >&3; done' ticker "$$"
+  ticker_pid=$started_pid
   i=0
   while [ "$i" -lt "${#programs[@]}" ] || [ "${#running[@]}" -gt 0 ]; do
     while [ "$i" -lt "${#programs[@]}" ] && [ "${#running[@]}" -lt "$at_once" ]; do
@@ -91,13 +95,15 @@ run_all_programs() {
       running+=("$name")
       i=$((i + 1))
     done
-    # Not for longer: bash 3.2 does not interrupt it for a signal.
-    if read -r -t 2 -u 3 name ended; then collect "$name" "$ended"; else collect_killed; fi
+    read -r -u 3 name ended || fail "the pipe $queue/ended cannot be read"
+    if [ "$name" = tick ]; then collect_killed; else collect "$name" "$ended"; fi
     if [ $((SECONDS - reported_s)) -ge 60 ]; then
       reported_s=$SECONDS
       log_note "$SECONDS s, running: ${running[*]:-}"
     fi
   done
+  { kill "$ticker_pid" && wait "$ticker_pid"; } 2>/dev/null || true
+  rm -f "$run_dir"/*-ticker.process
   exec 3>&-
   return "$code"
 }

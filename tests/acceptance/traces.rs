@@ -347,6 +347,20 @@ async fn nothing_is_exported_twice_when_another_worker_replays_a_payment() -> an
 }
 
 #[tokio::test]
+async fn an_activity_that_another_worker_may_run_hangs_from_the_request() -> anyhow::Result<()> {
+    // Every submit is an activity of the switch's task queue.
+    let options = SystemOptions { commits_may_be_lost: true, ..SystemOptions::default() };
+    let bank = TracedBank::start("traced-submit", options).await?;
+    let client = ClientTrace::new();
+    bank.submit_in(&client).await?;
+    let spans = bank.spans(&client.trace_id, "submit", |spans| !named(spans, "submit").is_empty()).await?;
+    let (request, submit) = (one(&spans, "POST /api/v1/payments")?, one(&spans, "submit")?);
+    assert_eq!(submit.parent_id.as_ref(), Some(&request.span_id));
+    assert_eq!(one(&spans, "submit transfer")?.parent_id.as_ref(), Some(&submit.span_id));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_callback_belongs_to_its_payments_trace_whatever_the_switch_sends() -> anyhow::Result<()> {
     let bank = TracedBank::start("traced-callback", SystemOptions::default()).await?;
     bank.system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;

@@ -49,7 +49,7 @@ async fn s0_6_a_callback_with_the_rails_id_settles_the_payment_and_another_does_
     for (name, options, ..) in RAILS {
         let system =
             System::start(&format!("id-callback-{name}"), options().with_profile("sla_ms", 30_000)).await?;
-        // Longer than the rail waits for a decision: the test decides.
+        // The test sends the callback, in place of the switch.
         system.switch.set_default_behaviour(json!({"callback": {"lose": true}})).await?;
         let payment = system.pay("5.00").await?;
         system.wait_for_state(&payment.payment_id, "submitted").await?;

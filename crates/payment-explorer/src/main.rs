@@ -25,7 +25,7 @@ struct Args {
     /// Walk further: the long list of walks, for hours, instead of the short one, for minutes
     #[arg(long)]
     deep: bool,
-    /// Walk less: of the short list those with one kind of trouble at a time, as `./dev test` does; they do not reach every branch
+    /// Walk less: of the short list most of those with one kind of trouble at a time, as `./dev test` does; they do not reach every branch
     #[arg(long, conflicts_with_all = ["deep", "profile"])]
     short: bool,
     /// With --deep: only these walks of its list, like 1-40, so that a long run can be made in parts

@@ -281,8 +281,8 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
 }
 
 /// The walks of the fast tier with one kind of trouble at a time: faults of ours, faults of the switch (at the rails, without the
-/// customer's and the account's events), lost commits, failovers (not where callbacks await a query), second runs (not at the rails),
-/// second payments, or false evidence; and every tenth of the accepted profiles without trouble. A fifth of its states.
+/// customer's and the account's events), lost commits, failovers (not where callbacks await a query), second runs (not at the rails), or
+/// false evidence; and every tenth of the accepted profiles without trouble. A sixth of its states.
 ///
 /// # Errors
 /// As [`fast`].

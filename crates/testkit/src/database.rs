@@ -160,7 +160,7 @@ async fn ensure_login(connection: &mut PgConnection, role: &str) -> anyhow::Resu
 
 async fn create(maintenance: &mut PgConnection, name: &str, template: Option<&str>) -> anyhow::Result<()> {
     let template = template.map(|template| format!(" TEMPLATE {template}")).unwrap_or_default();
-    // Copies files, in place of writing each page to the log: two thirds of the server's CPU time.
+    // Copies files, in place of writing each page to the log: a third less of the server's CPU time, with its two checkpoints.
     let create = format!("CREATE DATABASE {name}{template} STRATEGY file_copy");
     sqlx::query(AssertSqlSafe(create)).execute(maintenance).await?;
     Ok(())

@@ -35,7 +35,7 @@ pub use signaller::{InboxDeliveryOutcome, Signaller};
 pub use updates::{NOT_ALLOWED, NOT_NOW, UpdateError, UpdateOutcome, UpdateSender};
 
 /// Type name of the payment workflow.
-pub const WORKFLOW_TYPE: &str = "InterBankPaymentWorkflow";
+pub(crate) const WORKFLOW_TYPE: &str = "InterBankPaymentWorkflow";
 /// Signal: a callback of the switch was stored. Payload: [`SwitchConfirmed`].
 pub const SWITCH_CONFIRMED: &str = "switchConfirmed";
 /// Signal: the customer requested a cancel. No payload.

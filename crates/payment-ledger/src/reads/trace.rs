@@ -33,9 +33,13 @@ impl Ledger {
         switch: &SwitchName,
         name: &str,
     ) -> Result<Option<String>, LedgerError> {
-        let Some(tx_id) = within_moment(self.named_transaction(switch, name)).await? else { return Ok(None) };
-        let query = sqlx::query_scalar!("SELECT trace_parent FROM payments WHERE tx_id = $1", tx_id.as_str());
-        Ok(within_moment(query.fetch_optional(&self.pool)).await?.flatten())
+        let read = async {
+            let Some(tx_id) = self.named_transaction(switch, name).await? else { return Ok(None) };
+            let query =
+                sqlx::query_scalar!("SELECT trace_parent FROM payments WHERE tx_id = $1", tx_id.as_str());
+            Ok::<_, LedgerError>(query.fetch_optional(&self.pool).await?.flatten())
+        };
+        within_moment(read).await
     }
 }
 
