@@ -65,7 +65,6 @@ fn position_in(headers: &HashMap<String, Payload>) -> Option<TraceParent> {
 pub(crate) struct ActivitySpans;
 
 impl ActivityInboundInterceptor for ActivitySpans {
-    #[expect(clippy::disallowed_methods, reason = "an activity is not workflow code: it may read the clock")]
     fn execute_activity<'a>(
         &'a self,
         input: ExecuteActivityInput,
@@ -75,7 +74,6 @@ impl ActivityInboundInterceptor for ActivitySpans {
         let info = input.activity_info();
         let mut span = span(SpanKind::Internal, info.activity_type.clone())
             .child_of(Some(&position))
-            .started_at(SystemTime::now())
             .with(attribute::RUN_ID, info.workflow_run_id.clone().unwrap_or_default())
             .with(attribute::ATTEMPT, i64::from(info.attempt));
         if let Some(payment_id) = info.workflow_id.as_deref().and_then(keys::payment_of_workflow) {
