@@ -23,6 +23,7 @@ mod kill_runs;
 mod late_release;
 mod lost_commits;
 mod outbound_webhooks;
+mod read_only_database;
 mod reconciliation;
 mod restored_backups;
 mod returned_money;

@@ -18,6 +18,10 @@ use crate::activities::{cancel_queue, submit_queue};
 
 /// How long a ledger step is retried as a local activity before it becomes an ordinary one.
 const LOCAL_ACTIVITY_BUDGET: Duration = Duration::from_secs(3);
+/// Attempts of a ledger step within that time: the pauses between them take half of it. Without this bound a step that fails at once would be
+/// retried for ever, each time with a heartbeat in the history: `temporalio-sdk-core` 0.10.1 forgets a schedule-to-close timeout that passes between two
+/// attempts of a local activity (`LocalActivityManager::next_pending`).
+const LOCAL_ATTEMPTS_MAX: u32 = 5;
 /// Longest attempt of a ledger step.
 const LEDGER_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// First retry interval of a ledger step.
@@ -44,7 +48,13 @@ impl TemporalPaymentPort<'_> {
     {
         let local = LocalActivityOptions::builder()
             .schedule_to_close_timeout(LOCAL_ACTIVITY_BUDGET)
-            .retry_policy(retry_policy(LEDGER_RETRY_INTERVAL, LOCAL_ACTIVITY_BUDGET))
+            .start_to_close_timeout(LOCAL_ACTIVITY_BUDGET)
+            .retry_policy(
+                RetryPolicy::builder()
+                    .initial_interval(LEDGER_RETRY_INTERVAL)
+                    .maximum_attempts(LOCAL_ATTEMPTS_MAX)
+                    .build(),
+            )
             .cancellation_token(WorkflowCancellationToken::new())
             .summary(summary.to_owned())
             .build();
