@@ -203,6 +203,19 @@ impl Process {
         format!("--- {} ---\n{}", self.log.display(), tail.join("\n"))
     }
 
+    /// Waits until the log contains `text`, for a state of the process that nothing else shows.
+    ///
+    /// # Errors
+    /// If it does not in time; the error has the end of the log.
+    pub async fn wait_for_log(&self, text: &str) -> anyhow::Result<()> {
+        until(&format!("{} logs {text:?}", self.name), WITHIN, || async {
+            let logged = std::fs::read(&self.log).unwrap_or_default();
+            Ok(String::from_utf8_lossy(&logged).contains(text).then_some(()))
+        })
+        .await
+        .map_err(|error| error.context(self.log_tail()))
+    }
+
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         let id = self.child.as_ref().and_then(Child::id).and_then(|id| i32::try_from(id).ok());
         let pid = id.and_then(Pid::from_raw).with_context(|| format!("{} is not running", self.name))?;
