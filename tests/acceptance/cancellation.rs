@@ -7,8 +7,18 @@ use testkit::system::OPENING_MINOR;
 use testkit::{System, SystemOptions};
 
 #[tokio::test]
-async fn r30_a_customers_cancel_cancels_the_transfer_at_the_switch() -> anyhow::Result<()> {
-    let system = System::start("customer-cancel", SystemOptions::default()).await?;
+async fn r30_cancellations_by_customers_and_operators() -> anyhow::Result<()> {
+    let mut system = System::start("cancellation", SystemOptions::default()).await?;
+    r30_a_customers_cancel_cancels_the_transfer_at_the_switch(&mut system).await?;
+    r30_a_cancelled_workflow_cancels_the_transfer_at_the_switch(&mut system).await?;
+    r30_a_terminated_workflow_recovers_without_resubmitting(&mut system).await?;
+    Ok(())
+}
+
+async fn r30_a_customers_cancel_cancels_the_transfer_at_the_switch(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
@@ -21,9 +31,10 @@ async fn r30_a_customers_cancel_cancels_the_transfer_at_the_switch() -> anyhow::
     Ok(())
 }
 
-#[tokio::test]
-async fn r30_a_cancelled_workflow_cancels_the_transfer_at_the_switch() -> anyhow::Result<()> {
-    let system = System::start("workflow-cancel", SystemOptions::default()).await?;
+async fn r30_a_cancelled_workflow_cancels_the_transfer_at_the_switch(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
@@ -34,9 +45,8 @@ async fn r30_a_cancelled_workflow_cancels_the_transfer_at_the_switch() -> anyhow
     Ok(())
 }
 
-#[tokio::test]
-async fn r30_a_terminated_workflow_recovers_without_resubmitting() -> anyhow::Result<()> {
-    let system = System::start("terminated", SystemOptions::default()).await?;
+async fn r30_a_terminated_workflow_recovers_without_resubmitting(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let cancelled = system.pay("5.00").await?;
     let settled = system.pay("6.00").await?;

@@ -7,8 +7,19 @@ use testkit::system::OPENING_MINOR;
 use testkit::{System, SystemOptions};
 
 #[tokio::test]
-async fn s0_3_to_s0_7_a_confirmed_payment_is_debited_once() -> anyhow::Result<()> {
-    let system = System::start("confirmed", SystemOptions::default().with_long_attempts()).await?;
+async fn s0_3_to_s0_7_r23_payments_end_as_the_switch_confirms() -> anyhow::Result<()> {
+    let mut system = System::start("confirmation", SystemOptions::default().with_long_attempts()).await?;
+    s0_3_to_s0_7_a_confirmed_payment_is_debited_once(&mut system).await?;
+    s0_6_repeated_callbacks_before_the_submit_returns_debit_once(&mut system).await?;
+    s0_6_a_success_with_another_amount_is_debited_if_the_switch_says_the_amount_when_queried(&mut system)
+        .await?;
+    s0_3_a_payment_with_a_refused_reserve_sends_nothing_to_the_switch(&mut system).await?;
+    r23_an_unreadable_workflow_signal_changes_nothing(&mut system).await?;
+    Ok(())
+}
+
+async fn s0_3_to_s0_7_a_confirmed_payment_is_debited_once(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
     // Held so that the callback arrives after the bank has recorded `submitted`.
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("12.50").await?;
@@ -36,9 +47,10 @@ async fn s0_5_the_wait_for_confirmation_survives_a_worker_without_a_cache() -> a
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_6_repeated_callbacks_before_the_submit_returns_debit_once() -> anyhow::Result<()> {
-    let system = System::start("callbacks", SystemOptions::default()).await?;
+async fn s0_6_repeated_callbacks_before_the_submit_returns_debit_once(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
     system
         .switch
         .set_default_behaviour(
@@ -72,10 +84,10 @@ async fn s0_6_a_success_with_another_amount_keeps_the_hold() -> anyhow::Result<(
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_6_a_success_with_another_amount_is_debited_if_the_switch_says_the_amount_when_queried()
--> anyhow::Result<()> {
-    let system = System::start("differs-queried", SystemOptions::default()).await?;
+async fn s0_6_a_success_with_another_amount_is_debited_if_the_switch_says_the_amount_when_queried(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
     system.switch.set_default_behaviour(json!({"callback": {"amount_minor": 99}})).await?;
     let payment = system.pay("4.00").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
@@ -85,9 +97,10 @@ async fn s0_6_a_success_with_another_amount_is_debited_if_the_switch_says_the_am
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_3_a_payment_with_a_refused_reserve_sends_nothing_to_the_switch() -> anyhow::Result<()> {
-    let system = System::start("refused-reserve", SystemOptions::default()).await?;
+async fn s0_3_a_payment_with_a_refused_reserve_sends_nothing_to_the_switch(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
     let payment = system.pay("10000.01").await?;
     system.wait_for_state(&payment.payment_id, "rejected").await?;
     assert_eq!(system.available().await?, OPENING_MINOR);
@@ -97,9 +110,8 @@ async fn s0_3_a_payment_with_a_refused_reserve_sends_nothing_to_the_switch() -> 
     Ok(())
 }
 
-#[tokio::test]
-async fn r23_an_unreadable_workflow_signal_changes_nothing() -> anyhow::Result<()> {
-    let system = System::start("poison-signal", SystemOptions::default()).await?;
+async fn r23_an_unreadable_workflow_signal_changes_nothing(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;

@@ -5,8 +5,17 @@ use testkit::system::OPENING_MINOR;
 use testkit::{System, SystemOptions};
 
 #[tokio::test]
-async fn s0_8_after_a_refused_submit_the_release_awaits_the_cancel_answer() -> anyhow::Result<()> {
-    let system = System::start("path-a-refused", SystemOptions::default().with_long_attempts()).await?;
+async fn s0_8_path_a_at_a_switch_that_is_asked_patiently() -> anyhow::Result<()> {
+    let mut system = System::start("path-a-patient", SystemOptions::default().with_long_attempts()).await?;
+    s0_8_after_a_refused_submit_the_release_awaits_the_cancel_answer(&mut system).await?;
+    s0_8_a_transfer_with_a_lost_answer_is_found_by_query(&mut system).await?;
+    Ok(())
+}
+
+async fn s0_8_after_a_refused_submit_the_release_awaits_the_cancel_answer(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
     system
         .switch
         .set_default_behaviour(json!({"submit": ["refuse"], "reject_reason": "account_closed"}))
@@ -21,8 +30,16 @@ async fn s0_8_after_a_refused_submit_the_release_awaits_the_cancel_answer() -> a
 }
 
 #[tokio::test]
-async fn s0_8_a_submit_that_never_arrives_leaves_a_tombstone() -> anyhow::Result<()> {
-    let system = System::start("path-a-lost", SystemOptions::default()).await?;
+async fn s0_8_s0_14_path_a_at_a_switch_without_an_answer() -> anyhow::Result<()> {
+    let mut system = System::start("path-a", SystemOptions::default()).await?;
+    s0_8_a_submit_that_never_arrives_leaves_a_tombstone(&mut system).await?;
+    s0_8_a_rejected_status_decides_beside_an_undecided_cancel(&mut system).await?;
+    s0_14_a_cancel_without_an_answer_is_repeated_and_alerted(&mut system).await?;
+    Ok(())
+}
+
+async fn s0_8_a_submit_that_never_arrives_leaves_a_tombstone(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
     system
         .switch
         .set_default_behaviour(json!({"submit": [{"fault": "drop_request", "times": "always"}]}))
@@ -36,9 +53,8 @@ async fn s0_8_a_submit_that_never_arrives_leaves_a_tombstone() -> anyhow::Result
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_8_a_transfer_with_a_lost_answer_is_found_by_query() -> anyhow::Result<()> {
-    let system = System::start("path-a-answer-lost", SystemOptions::default().with_long_attempts()).await?;
+async fn s0_8_a_transfer_with_a_lost_answer_is_found_by_query(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
     system
         .switch
         .set_default_behaviour(json!({"submit": ["accept_drop_answer"], "settle_after_ms": 600}))
@@ -102,9 +118,10 @@ async fn s0_8_not_found_does_not_release_before_the_deadline() -> anyhow::Result
 }
 
 /// A switch that repeats "in process" under cancel's constant key for ever: the rejection that its query reports decides.
-#[tokio::test]
-async fn s0_8_a_rejected_status_decides_beside_an_undecided_cancel() -> anyhow::Result<()> {
-    let system = System::start("path-a-undecided", SystemOptions::default()).await?;
+async fn s0_8_a_rejected_status_decides_beside_an_undecided_cancel(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
     system
         .switch
         .set_default_behaviour(json!({
@@ -119,9 +136,8 @@ async fn s0_8_a_rejected_status_decides_beside_an_undecided_cancel() -> anyhow::
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_14_a_cancel_without_an_answer_is_repeated_and_alerted() -> anyhow::Result<()> {
-    let system = System::start("path-a-no-answer", SystemOptions::default()).await?;
+async fn s0_14_a_cancel_without_an_answer_is_repeated_and_alerted(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
     system
         .switch
         .set_default_behaviour(json!({

@@ -12,8 +12,16 @@ fn short_sla() -> SystemOptions {
 }
 
 #[tokio::test]
-async fn s0_9_s0_17_an_expired_sla_cancels_a_pending_transfer() -> anyhow::Result<()> {
-    let system = System::start("path-b-pending", short_sla()).await?;
+async fn s0_9_path_b_after_the_sla() -> anyhow::Result<()> {
+    let mut system = System::start("path-b", short_sla()).await?;
+    s0_9_s0_17_an_expired_sla_cancels_a_pending_transfer(&mut system).await?;
+    s0_9_a_payment_with_a_lost_success_callback_ends_settled(&mut system).await?;
+    s0_9_a_refused_cancel_keeps_the_hold_until_the_switch_decides(&mut system).await?;
+    Ok(())
+}
+
+async fn s0_9_s0_17_an_expired_sla_cancels_a_pending_transfer(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "timed_out").await?;
@@ -23,9 +31,8 @@ async fn s0_9_s0_17_an_expired_sla_cancels_a_pending_transfer() -> anyhow::Resul
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_9_a_payment_with_a_lost_success_callback_ends_settled() -> anyhow::Result<()> {
-    let system = System::start("path-b-settled", short_sla()).await?;
+async fn s0_9_a_payment_with_a_lost_success_callback_ends_settled(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
     system.switch.set_default_behaviour(json!({"callback": {"lose": true}})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
@@ -34,9 +41,10 @@ async fn s0_9_a_payment_with_a_lost_success_callback_ends_settled() -> anyhow::R
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_9_a_refused_cancel_keeps_the_hold_until_the_switch_decides() -> anyhow::Result<()> {
-    let system = System::start("path-b-refused", short_sla()).await?;
+async fn s0_9_a_refused_cancel_keeps_the_hold_until_the_switch_decides(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
     system
         .switch
         .set_default_behaviour(json!({"outcome": "hold", "cancel": [{"fault": "refuse", "times": "always"}]}))

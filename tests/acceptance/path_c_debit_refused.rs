@@ -1,26 +1,33 @@
 //! Path C: the transfer settled at the switch, but the debit is refused. The bank recalls the money (S0.10).
 
 use serde_json::json;
-use testkit::system::{ALICE, OPENING_MINOR};
+use testkit::system::OPENING_MINOR;
 use testkit::{System, SystemOptions};
 
 /// Makes a payment whose transfer settles after the account was frozen. The default behaviour of the switch must be `hold`.
 async fn settle_on_frozen_account(system: &System) -> anyhow::Result<testkit::system::AcceptedPayment> {
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
-    system.set_account_status(ALICE, "frozen").await?;
+    system.set_account_status(system.account(), "frozen").await?;
     system.switch.finish_transfer(&payment.reference, "settle").await?;
     Ok(payment)
 }
 
 #[tokio::test]
-async fn s0_10_s0_17_a_payment_with_a_refused_debit_is_recalled() -> anyhow::Result<()> {
-    let system = System::start("path-c-recalled", SystemOptions::default()).await?;
+async fn s0_10_path_c_follows_the_answer_to_the_recall() -> anyhow::Result<()> {
+    let mut system = System::start("path-c", SystemOptions::default()).await?;
+    s0_10_s0_17_a_payment_with_a_refused_debit_is_recalled(&mut system).await?;
+    s0_10_a_payment_with_a_refused_recall_needs_an_operator(&mut system).await?;
+    Ok(())
+}
+
+async fn s0_10_s0_17_a_payment_with_a_refused_debit_is_recalled(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
     system
         .switch
         .set_default_behaviour(json!({"outcome": "hold", "recall": ["in_process", "apply_drop_answer"]}))
         .await?;
-    let payment = settle_on_frozen_account(&system).await?;
+    let payment = settle_on_frozen_account(system).await?;
     system.wait_for_state(&payment.payment_id, "failed").await?;
     assert_eq!(system.payment(&payment.payment_id).await?["reason"], "debit_refused");
     assert_eq!(system.switch.transfer_status(&payment.reference).await?.as_deref(), Some("RETURNED"));
@@ -34,14 +41,13 @@ async fn s0_10_s0_17_a_payment_with_a_refused_debit_is_recalled() -> anyhow::Res
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_10_a_payment_with_a_refused_recall_needs_an_operator() -> anyhow::Result<()> {
-    let system = System::start("path-c-refused", SystemOptions::default()).await?;
+async fn s0_10_a_payment_with_a_refused_recall_needs_an_operator(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold", "recall": ["refuse"]})).await?;
-    let payment = settle_on_frozen_account(&system).await?;
+    let payment = settle_on_frozen_account(system).await?;
     system.wait_for_state(&payment.payment_id, "needs_operator").await?;
     // The recorded refusal of the debit is final, also after the freeze is lifted.
-    system.set_account_status(ALICE, "active").await?;
+    system.set_account_status(system.account(), "active").await?;
     system.switch.send_callback(&payment.reference, json!({"status": "SUCCESS"})).await?;
     assert_eq!(system.payment(&payment.payment_id).await?["status"], "needs_operator");
     assert_eq!(system.operator_reason(&payment.payment_id).await?.as_deref(), Some("recall_refused"));

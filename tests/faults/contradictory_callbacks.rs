@@ -16,8 +16,17 @@ async fn pay(system: &System, behaviour: Value) -> anyhow::Result<AcceptedPaymen
 }
 
 #[tokio::test]
-async fn r20_a_success_callback_decides_in_either_order_with_a_failure() -> anyhow::Result<()> {
-    let system = System::start("contradictory", SystemOptions::default()).await?;
+async fn r20_contradictory_callbacks() -> anyhow::Result<()> {
+    let mut system = System::start("contradictory", SystemOptions::default()).await?;
+    r20_a_success_callback_decides_in_either_order_with_a_failure(&mut system).await?;
+    r20_a_success_after_the_answer_to_our_cancel_is_an_exception(&mut system).await?;
+    Ok(())
+}
+
+async fn r20_a_success_callback_decides_in_either_order_with_a_failure(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
     let silent = json!({"outcome": "hold", "callback": {"lose": true}});
     let orders: [(&str, &[&str]); 4] = [
         ("failure then success", &["FAILURE", "SUCCESS"]),
@@ -27,7 +36,7 @@ async fn r20_a_success_callback_decides_in_either_order_with_a_failure() -> anyh
     ];
     let mut payments = Vec::new();
     for (name, statuses) in orders {
-        let payment = pay(&system, silent.clone()).await?;
+        let payment = pay(system, silent.clone()).await?;
         // The transfer settles, so FAILURE is false.
         system.switch.finish_transfer(&payment.reference, "settle").await?;
         for status in statuses {
@@ -52,10 +61,11 @@ async fn r20_a_success_callback_decides_in_either_order_with_a_failure() -> anyh
     Ok(())
 }
 
-#[tokio::test]
-async fn r20_a_success_after_the_answer_to_our_cancel_is_an_exception() -> anyhow::Result<()> {
-    let system = System::start("contradictory-late", SystemOptions::default()).await?;
-    let payment = pay(&system, json!({"outcome": "hold"})).await?;
+async fn r20_a_success_after_the_answer_to_our_cancel_is_an_exception(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
+    let payment = pay(system, json!({"outcome": "hold"})).await?;
     // The transfer is rejected, FAILURE leads to a cancel, the switch answers "rejected", and the hold is released.
     system.switch.finish_transfer(&payment.reference, "reject").await?;
     system.wait_for_state(&payment.payment_id, "failed").await?;

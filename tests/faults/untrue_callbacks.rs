@@ -30,14 +30,26 @@ async fn queried(system: &System, payment: &AcceptedPayment, times: i64) -> anyh
 }
 
 #[tokio::test]
-async fn i3_an_untrue_success_charges_nobody_and_calls_for_operators() -> anyhow::Result<()> {
-    let system = System::start("untrue-success", SystemOptions::default()).await?;
-    let payment = submitted(&system).await?;
+async fn i3_i4_untrue_callbacks_move_no_money() -> anyhow::Result<()> {
+    let mut system = System::start("untrue-callbacks", SystemOptions::default()).await?;
+    i3_an_untrue_success_charges_nobody_and_calls_for_operators(&mut system).await?;
+    i3_a_true_success_is_debited_once_the_switch_answers_a_query(&mut system).await?;
+    i3_a_switch_that_does_not_answer_the_query_holds_up_only_its_own_debit(&mut system).await?;
+    i4_an_untrue_return_releases_nothing_and_keeps_no_payment_from_its_end(&mut system).await?;
+    i4_a_return_that_the_switch_confirms_charges_nobody(&mut system).await?;
+    Ok(())
+}
+
+async fn i3_an_untrue_success_charges_nobody_and_calls_for_operators(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
+    let payment = submitted(system).await?;
     let before = system.switch.request_count(&payment.reference, "query").await?;
     let untrue = TestCallback::success(&payment.reference, AMOUNT_MINOR);
     assert_eq!(system.post_callback(&untrue).await?, 200);
     // The query before the debit, and those of the wait that follows.
-    queried(&system, &payment, before + 3).await?;
+    queried(system, &payment, before + 3).await?;
     assert_eq!(system.state(&payment.payment_id).await?, "submitted");
     assert_eq!(system.debits(&payment.payment_id).await?, [0; 0]);
 
@@ -49,14 +61,15 @@ async fn i3_an_untrue_success_charges_nobody_and_calls_for_operators() -> anyhow
     Ok(())
 }
 
-#[tokio::test]
-async fn i3_a_true_success_is_debited_once_the_switch_answers_a_query() -> anyhow::Result<()> {
-    let system = System::start("confirmed-later", SystemOptions::default()).await?;
-    let payment = submitted(&system).await?;
+async fn i3_a_true_success_is_debited_once_the_switch_answers_a_query(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
+    let payment = submitted(system).await?;
     let before = system.switch.request_count(&payment.reference, "query").await?;
     let early = TestCallback::success(&payment.reference, AMOUNT_MINOR);
     assert_eq!(system.post_callback(&early).await?, 200);
-    queried(&system, &payment, before + 1).await?;
+    queried(system, &payment, before + 1).await?;
     system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.exceptions(&payment.payment_id).await?, [""; 0]);
@@ -65,9 +78,10 @@ async fn i3_a_true_success_is_debited_once_the_switch_answers_a_query() -> anyho
     Ok(())
 }
 
-#[tokio::test]
-async fn i3_a_switch_that_does_not_answer_the_query_holds_up_only_its_own_debit() -> anyhow::Result<()> {
-    let system = System::start("unanswered-query", SystemOptions::default()).await?;
+async fn i3_a_switch_that_does_not_answer_the_query_holds_up_only_its_own_debit(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
     let slow = json!({"query": [{"delay_ms": 1_500}, {"delay_ms": 1_500}]});
     system.switch.set_default_behaviour(slow).await?;
     let payment = system.pay("5.00").await?;
@@ -77,16 +91,17 @@ async fn i3_a_switch_that_does_not_answer_the_query_holds_up_only_its_own_debit(
     Ok(())
 }
 
-#[tokio::test]
-async fn i4_an_untrue_return_releases_nothing_and_keeps_no_payment_from_its_end() -> anyhow::Result<()> {
-    let system = System::start("untrue-return", SystemOptions::default()).await?;
-    let payment = submitted(&system).await?;
+async fn i4_an_untrue_return_releases_nothing_and_keeps_no_payment_from_its_end(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
+    let payment = submitted(system).await?;
     let before = system.switch.request_count(&payment.reference, "query").await?;
     let success = |amount_minor| TestCallback::success(&payment.reference, amount_minor);
     let untrue = TestCallback { status: "RETURNED", ..success(AMOUNT_MINOR) };
     assert_eq!(system.post_callback(&untrue).await?, 200);
     assert_eq!(system.post_callback(&success(AMOUNT_MINOR + 1)).await?, 200);
-    queried(&system, &payment, before + 2).await?;
+    queried(system, &payment, before + 2).await?;
     assert_eq!(system.state(&payment.payment_id).await?, "submitted");
     assert_eq!(system.available().await?, OPENING_MINOR - AMOUNT_MINOR);
 
@@ -99,10 +114,9 @@ async fn i4_an_untrue_return_releases_nothing_and_keeps_no_payment_from_its_end(
     Ok(())
 }
 
-#[tokio::test]
-async fn i4_a_return_that_the_switch_confirms_charges_nobody() -> anyhow::Result<()> {
-    let system = System::start("confirmed-return", SystemOptions::default()).await?;
-    let payment = submitted(&system).await?;
+async fn i4_a_return_that_the_switch_confirms_charges_nobody(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
+    let payment = submitted(system).await?;
     system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.switch.finish_transfer(&payment.reference, "return").await?;
     let success = TestCallback::success(&payment.reference, AMOUNT_MINOR);

@@ -25,51 +25,61 @@ const RAILS: [RailIds; 5] = [
 ];
 
 #[tokio::test]
-async fn s0_4_every_rails_transfer_carries_an_id_of_the_rails_pattern() -> anyhow::Result<()> {
-    for (name, options, beginning, participant, length) in RAILS {
-        let system = System::start(&format!("id-{name}"), options().with_profile("sla_ms", 30_000)).await?;
-        let payments = [system.pay("5.00").await?, system.pay("5.00").await?];
-        for payment in &payments {
-            system.wait_for_state(&payment.payment_id, "settled").await?;
-            let id = system.transfer_name(&payment.payment_id).await?;
-            assert_eq!(id.len(), length, "{name}: {id}");
-            assert!(id.starts_with(beginning) && id.contains(participant), "{name}: {id}");
-            // The switch knows the transfer by this id, once, and by no other.
-            assert_eq!(system.switch.request_count(&id, "submit").await?, 1, "{name}");
-            assert_eq!(system.switch.transfer_status(&id).await?.as_deref(), Some("SETTLED"), "{name}");
-            assert_eq!(system.switch.transfer_status(&payment.reference).await?, None, "{name}");
-        }
-        assert_eq!(system.audit().await?.debited, 2, "{name}");
+async fn s0_4_s0_6_every_rails_transfer_is_known_by_an_id_of_its_rail() -> anyhow::Result<()> {
+    for rail in &RAILS {
+        let (name, options, ..) = rail;
+        let mut system =
+            System::start(&format!("id-{name}"), options().with_profile("sla_ms", 30_000)).await?;
+        s0_4_every_rails_transfer_carries_an_id_of_the_rails_pattern(&system, rail).await?;
+        system.next_case().await?;
+        s0_6_a_callback_with_the_rails_id_settles_the_payment_and_another_does_not(&system, name).await?;
     }
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_6_a_callback_with_the_rails_id_settles_the_payment_and_another_does_not() -> anyhow::Result<()> {
-    for (name, options, ..) in RAILS {
-        let system =
-            System::start(&format!("id-callback-{name}"), options().with_profile("sla_ms", 30_000)).await?;
-        // The test sends the callback, in place of the switch.
-        system.switch.set_default_behaviour(json!({"callback": {"lose": true}})).await?;
-        let payment = system.pay("5.00").await?;
-        system.wait_for_state(&payment.payment_id, "submitted").await?;
-        let id = system.transfer_name(&payment.payment_id).await?;
-        // A callback before the switch has decided would be untrue.
-        until("the transfer settles at the switch", WITHIN, || async {
-            let status = system.switch.transfer_status(&id).await?;
-            Ok((status.as_deref() == Some("SETTLED")).then_some(()))
-        })
-        .await?;
-        let mut other = id.clone();
-        let last = if other.pop() == Some('0') { '1' } else { '0' };
-        other.push(last);
-        assert_eq!(system.post_callback(&TestCallback::success(&other, 500)).await?, 200, "{name}");
-        assert_eq!(system.state(&payment.payment_id).await?, "submitted", "{name}");
-        assert_eq!(system.post_callback(&TestCallback::success(&id, 500)).await?, 200, "{name}");
+async fn s0_4_every_rails_transfer_carries_an_id_of_the_rails_pattern(
+    system: &System,
+    (name, _, beginning, participant, length): &RailIds,
+) -> anyhow::Result<()> {
+    let payments = [system.pay("5.00").await?, system.pay("5.00").await?];
+    for payment in &payments {
         system.wait_for_state(&payment.payment_id, "settled").await?;
-        assert_eq!(system.available().await?, OPENING_MINOR - 500, "{name}");
-        assert!(system.exceptions(&payment.payment_id).await?.is_empty(), "{name}");
-        assert_eq!(system.audit().await?.debited, 1, "{name}");
+        let id = system.transfer_name(&payment.payment_id).await?;
+        assert_eq!(id.len(), *length, "{name}: {id}");
+        assert!(id.starts_with(beginning) && id.contains(participant), "{name}: {id}");
+        // The switch knows the transfer by this id, once, and by no other.
+        assert_eq!(system.switch.request_count(&id, "submit").await?, 1, "{name}");
+        assert_eq!(system.switch.transfer_status(&id).await?.as_deref(), Some("SETTLED"), "{name}");
+        assert_eq!(system.switch.transfer_status(&payment.reference).await?, None, "{name}");
     }
+    assert_eq!(system.audit().await?.debited, 2, "{name}");
+    Ok(())
+}
+
+async fn s0_6_a_callback_with_the_rails_id_settles_the_payment_and_another_does_not(
+    system: &System,
+    name: &str,
+) -> anyhow::Result<()> {
+    // The test sends the callback, in place of the switch.
+    system.switch.set_default_behaviour(json!({"callback": {"lose": true}})).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    let id = system.transfer_name(&payment.payment_id).await?;
+    // A callback before the switch has decided would be untrue.
+    until("the transfer settles at the switch", WITHIN, || async {
+        let status = system.switch.transfer_status(&id).await?;
+        Ok((status.as_deref() == Some("SETTLED")).then_some(()))
+    })
+    .await?;
+    let mut other = id.clone();
+    let last = if other.pop() == Some('0') { '1' } else { '0' };
+    other.push(last);
+    assert_eq!(system.post_callback(&TestCallback::success(&other, 500)).await?, 200, "{name}");
+    assert_eq!(system.state(&payment.payment_id).await?, "submitted", "{name}");
+    assert_eq!(system.post_callback(&TestCallback::success(&id, 500)).await?, 200, "{name}");
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500, "{name}");
+    assert!(system.exceptions(&payment.payment_id).await?.is_empty(), "{name}");
+    assert_eq!(system.audit().await?.debited, 1, "{name}");
     Ok(())
 }

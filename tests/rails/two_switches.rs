@@ -6,9 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use testkit::switch::SwitchAdmin;
-use testkit::system::{
-    AcceptedPayment, OPENING_MINOR, OTHER_SECRET, OtherSwitch, SWITCH_SECRET, payment_request,
-};
+use testkit::system::{AcceptedPayment, OPENING_MINOR, OTHER_SECRET, OtherSwitch, SWITCH_SECRET};
 use testkit::wait::until;
 use testkit::{System, SystemOptions, TestCallback};
 
@@ -30,18 +28,27 @@ fn second(system: &System) -> anyhow::Result<&OtherSwitch> {
 }
 
 async fn pay_to(system: &System, destination: &str) -> anyhow::Result<AcceptedPayment> {
-    let mut request = payment_request("5.00");
-    request["destination_account"] = destination.into();
-    system.pay_with(&request).await
+    system.pay_to(destination, "5.00").await
 }
 
 #[tokio::test]
-async fn s0_6_payments_of_two_switches_of_different_rails_settle_side_by_side() -> anyhow::Result<()> {
-    let system = System::start("two-rails", options()).await?;
+async fn r21_two_switches_side_by_side() -> anyhow::Result<()> {
+    let mut system = System::start("two-switches", options()).await?;
+    s0_6_payments_of_two_switches_of_different_rails_settle_side_by_side(&mut system).await?;
+    r21b_a_switch_decides_nothing_about_a_payment_of_the_other_switch(&mut system).await?;
+    r21_the_signature_of_one_switch_is_refused_in_the_name_of_the_other(&mut system).await?;
+    r35_a_switch_that_hangs_does_not_hold_up_payments_of_the_other(&mut system).await?;
+    Ok(())
+}
+
+async fn s0_6_payments_of_two_switches_of_different_rails_settle_side_by_side(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
     let mut payments = Vec::new();
     for _ in 0..3 {
         for destination in DESTINATIONS {
-            payments.push((destination, pay_to(&system, destination).await?));
+            payments.push((destination, pay_to(system, destination).await?));
         }
     }
     for (destination, payment) in &payments {
@@ -50,7 +57,7 @@ async fn s0_6_payments_of_two_switches_of_different_rails_settle_side_by_side() 
         assert_eq!(system.payment(&payment.payment_id).await?["switch"], switch);
         let transfer = system.transfer_name(&payment.payment_id).await?;
         let is_there = async |admin: &SwitchAdmin| admin.transfer_status(&transfer).await;
-        let transfers = [is_there(&system.switch).await?, is_there(&second(&system)?.admin).await?];
+        let transfers = [is_there(&system.switch).await?, is_there(&second(system)?.admin).await?];
         let settled = Some("SETTLED".to_owned());
         let expected = if switch == "mock" { [settled, None] } else { [None, settled] };
         assert_eq!(transfers, expected, "{switch}");
@@ -61,10 +68,11 @@ async fn s0_6_payments_of_two_switches_of_different_rails_settle_side_by_side() 
 
 /// Each switch reports each outcome of the other one's transfer, under its own name and signature. A reject by SEPA Instant is final,
 /// so the code would release the hold if the report were believed.
-#[tokio::test]
-async fn r21b_a_switch_decides_nothing_about_a_payment_of_the_other_switch() -> anyhow::Result<()> {
-    let system = System::start("other-switch", options()).await?;
-    let switches = [&system.switch, &second(&system)?.admin];
+async fn r21b_a_switch_decides_nothing_about_a_payment_of_the_other_switch(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
+    let switches = [&system.switch, &second(system)?.admin];
     for switch in switches {
         switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     }
@@ -73,7 +81,7 @@ async fn r21b_a_switch_decides_nothing_about_a_payment_of_the_other_switch() -> 
     {
         for status in ["SUCCESS", "FAILURE", "RETURNED"] {
             let before = system.available().await?;
-            let payment = pay_to(&system, destination).await?;
+            let payment = pay_to(system, destination).await?;
             system.wait_for_state(&payment.payment_id, "submitted").await?;
             let callback = json!({"status": status, "amount_minor": AMOUNT_MINOR, "currency": "EUR",
                 "reason_code": "AC04"});
@@ -102,14 +110,15 @@ async fn r21b_a_switch_decides_nothing_about_a_payment_of_the_other_switch() -> 
     Ok(())
 }
 
-#[tokio::test]
-async fn r21_the_signature_of_one_switch_is_refused_in_the_name_of_the_other() -> anyhow::Result<()> {
-    let system = System::start("other-signature", options()).await?;
-    let switches = [&system.switch, &second(&system)?.admin];
+async fn r21_the_signature_of_one_switch_is_refused_in_the_name_of_the_other(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
+    let switches = [&system.switch, &second(system)?.admin];
     for (number, (name, secret)) in [("mock", OTHER_SECRET), ("other", SWITCH_SECRET)].into_iter().enumerate()
     {
         switches[number].set_default_behaviour(json!({"outcome": "hold"})).await?;
-        let payment = pay_to(&system, DESTINATIONS[number]).await?;
+        let payment = pay_to(system, DESTINATIONS[number]).await?;
         system.wait_for_state(&payment.payment_id, "submitted").await?;
         let transfer = system.transfer_name(&payment.payment_id).await?;
         let success = TestCallback::success(&transfer, AMOUNT_MINOR);
@@ -157,12 +166,13 @@ async fn r35_a_switch_that_is_down_does_not_hold_up_payments_of_the_other() -> a
     Ok(())
 }
 
-#[tokio::test]
-async fn r35_a_switch_that_hangs_does_not_hold_up_payments_of_the_other() -> anyhow::Result<()> {
-    let system = System::start("other-hangs", options()).await?;
-    second(&system)?.process.pause()?;
-    pay_without_the_second(&system).await?;
-    second(&system)?.process.resume()?;
+async fn r35_a_switch_that_hangs_does_not_hold_up_payments_of_the_other(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
+    second(system)?.process.pause()?;
+    pay_without_the_second(system).await?;
+    second(system)?.process.resume()?;
     // A submit that waited at the switch may settle or be refused there: the comparison of the books finds out.
     system.wait_until_all_have_ended().await?;
     assert!(system.audit().await?.debited >= 5);

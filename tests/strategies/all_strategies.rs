@@ -11,42 +11,49 @@ use testkit::wait::until;
 use crate::switch_kinds::{strategies, transfer_count};
 
 #[tokio::test]
-async fn s0_11_each_submit_strategy_submits_and_debits_once() -> anyhow::Result<()> {
+async fn s0_11_s0_17_each_submit_strategy_debits_once() -> anyhow::Result<()> {
     for (name, options) in strategies() {
-        let system = System::start(&format!("pays-{name}"), options).await?;
-        let payment = system.pay("5.00").await?;
-        system.wait_for_state(&payment.payment_id, "settled").await?;
-        assert_eq!(system.available().await?, OPENING_MINOR - 500, "{name}");
-        assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 1, "{name}");
-        assert_eq!(system.switch.request_count(&payment.reference, "cancel").await?, 0, "{name}");
-        assert_eq!(system.audit().await?.debited, 1, "{name}");
+        let mut system = System::start(&format!("strategy-{name}"), options).await?;
+        s0_11_each_submit_strategy_submits_and_debits_once(&system, name).await?;
+        system.next_case().await?;
+        s0_17_each_strategy_debits_once_after_a_worker_crash_at_acceptance(&mut system, name).await?;
     }
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_17_each_strategy_debits_once_after_a_worker_crash_at_acceptance() -> anyhow::Result<()> {
-    for (name, options) in strategies() {
-        let mut system = System::start(&format!("crash-{name}"), options).await?;
-        system
-            .switch
-            .set_default_behaviour(json!({"outcome": "hold", "submit": [{"accept_hang_ms": 900}]}))
-            .await?;
-        let payment = system.pay("5.00").await?;
-        until("the switch has accepted the transfer", Duration::from_secs(30), || async {
-            Ok(system.switch.transfer_status(&payment.reference).await?.map(|_| ()))
-        })
-        .await?;
-        system.worker.kill().await?;
-        system.switch.finish_transfer(&payment.reference, "settle").await?;
-        system.worker.restart().await?;
-        system.wait_for_state(&payment.payment_id, "settled").await?;
-        assert_eq!(system.available().await?, OPENING_MINOR - 500, "{name}");
-        assert_eq!(transfer_count(&system, &payment.reference).await?, 1, "{name}");
-        // Only a switch that deduplicates receives a second submit.
-        let submits_max = if name == "reference" { 2 } else { 1 };
-        assert!(system.switch.request_count(&payment.reference, "submit").await? <= submits_max, "{name}");
-        assert_eq!(system.audit().await?.debited, 1, "{name}");
-    }
+async fn s0_11_each_submit_strategy_submits_and_debits_once(
+    system: &System,
+    name: &str,
+) -> anyhow::Result<()> {
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500, "{name}");
+    assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 1, "{name}");
+    assert_eq!(system.switch.request_count(&payment.reference, "cancel").await?, 0, "{name}");
+    assert_eq!(system.audit().await?.debited, 1, "{name}");
+    Ok(())
+}
+
+async fn s0_17_each_strategy_debits_once_after_a_worker_crash_at_acceptance(
+    system: &mut System,
+    name: &str,
+) -> anyhow::Result<()> {
+    let accepted_late = json!({"outcome": "hold", "submit": [{"accept_hang_ms": 900}]});
+    system.switch.set_default_behaviour(accepted_late).await?;
+    let payment = system.pay("5.00").await?;
+    until("the switch has accepted the transfer", Duration::from_secs(30), || async {
+        Ok(system.switch.transfer_status(&payment.reference).await?.map(|_| ()))
+    })
+    .await?;
+    system.worker.kill().await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.worker.restart().await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500, "{name}");
+    assert_eq!(transfer_count(system, &payment.reference).await?, 1, "{name}");
+    // Only a switch that deduplicates receives a second submit.
+    let submits_max = if name == "reference" { 2 } else { 1 };
+    assert!(system.switch.request_count(&payment.reference, "submit").await? <= submits_max, "{name}");
+    assert_eq!(system.audit().await?.debited, 1, "{name}");
     Ok(())
 }

@@ -46,47 +46,64 @@ async fn undecided_payment(system: &System, behaviour: Value) -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn s0_10_two_operators_debit_without_an_answer_of_the_switch() -> anyhow::Result<()> {
-    let system = System::start("decided-settle", callback_only()).await?;
-    let payment = undecided_payment(&system, json!({"callback": {"lose": true}})).await?;
+async fn s0_10_two_operators_decide_without_an_answer_of_the_switch() -> anyhow::Result<()> {
+    let mut system = System::start("decided", callback_only()).await?;
+    s0_10_two_operators_debit_without_an_answer_of_the_switch(&mut system).await?;
+    s0_10_two_operators_release_without_an_answer_of_the_switch(&mut system).await?;
+    Ok(())
+}
+
+async fn s0_10_two_operators_debit_without_an_answer_of_the_switch(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
+    let payment = undecided_payment(system, json!({"callback": {"lose": true}})).await?;
     let shown = system.payment(&payment.payment_id).await?;
     let reason = system.operator_reason(&payment.payment_id).await?;
     assert_eq!(reason.as_deref(), Some("no_cancel_or_query"), "{shown}");
     assert!(shown["needs_operator_since"].is_string(), "{shown}");
-    let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
+    let decision = decide(system, &payment.payment_id, Action::Debit).await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
-    assert_eq!(outcome(&system, &decision).await?, DecisionOutcome::Settled);
+    assert_eq!(outcome(system, &decision).await?, DecisionOutcome::Settled);
     assert_eq!(system.available().await?, OPENING_MINOR - 500);
-    wait_until_inbox_empty(&system).await?;
+    wait_until_inbox_empty(system).await?;
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_10_two_operators_release_without_an_answer_of_the_switch() -> anyhow::Result<()> {
-    let system = System::start("decided-release", callback_only()).await?;
-    let payment =
-        undecided_payment(&system, json!({"outcome": "reject", "callback": {"lose": true}})).await?;
-    let decision = decide(&system, &payment.payment_id, Action::Release).await?;
-    let result = outcome(&system, &decision).await?;
+async fn s0_10_two_operators_release_without_an_answer_of_the_switch(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
+    let payment = undecided_payment(system, json!({"outcome": "reject", "callback": {"lose": true}})).await?;
+    let decision = decide(system, &payment.payment_id, Action::Release).await?;
+    let result = outcome(system, &decision).await?;
     assert!(matches!(result, DecisionOutcome::Released(_)), "{result:?}");
     let end = system.state(&payment.payment_id).await?;
     assert!(["failed", "timed_out"].contains(&end.as_str()), "{end}");
     assert_eq!(system.available().await?, OPENING_MINOR);
-    wait_until_inbox_empty(&system).await?;
+    wait_until_inbox_empty(system).await?;
     assert_eq!(system.audit().await?.debited, 0);
     Ok(())
 }
 
 #[tokio::test]
-async fn s0_10_a_retried_cancel_follows_the_switchs_answer() -> anyhow::Result<()> {
-    let system = System::start("decided-retry-cancel", not_polled()).await?;
-    let payment = undecided_payment(&system, not_found("settle")).await?;
+async fn s0_10_decisions_follow_the_answers_of_the_switch() -> anyhow::Result<()> {
+    let mut system = System::start("decided-by-the-switch", not_polled()).await?;
+    s0_10_a_retried_cancel_follows_the_switchs_answer(&mut system).await?;
+    s0_10_a_release_decision_is_refused_if_the_transfer_settled(&mut system).await?;
+    s0_10_a_debit_decision_is_refused_if_the_transfer_is_void(&mut system).await?;
+    Ok(())
+}
+
+async fn s0_10_a_retried_cancel_follows_the_switchs_answer(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
+    let payment = undecided_payment(system, not_found("settle")).await?;
     system.switch.set_default_behaviour(json!({})).await?;
-    let decision = decide(&system, &payment.payment_id, Action::RetryCancel).await?;
+    let decision = decide(system, &payment.payment_id, Action::RetryCancel).await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
-    assert_eq!(outcome(&system, &decision).await?, DecisionOutcome::RetryCancel);
-    wait_until_inbox_empty(&system).await?;
+    assert_eq!(outcome(system, &decision).await?, DecisionOutcome::RetryCancel);
+    wait_until_inbox_empty(system).await?;
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }
@@ -103,13 +120,14 @@ async fn s0_10_a_payment_that_awaits_an_operator_follows_the_switchs_late_answer
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_10_a_release_decision_is_refused_if_the_transfer_settled() -> anyhow::Result<()> {
-    let system = System::start("decided-refused", not_polled()).await?;
-    let payment = undecided_payment(&system, not_found("settle")).await?;
+async fn s0_10_a_release_decision_is_refused_if_the_transfer_settled(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
+    let payment = undecided_payment(system, not_found("settle")).await?;
     system.switch.set_default_behaviour(json!({})).await?;
-    let decision = decide(&system, &payment.payment_id, Action::Release).await?;
-    let result = outcome(&system, &decision).await?;
+    let decision = decide(system, &payment.payment_id, Action::Release).await?;
+    let result = outcome(system, &decision).await?;
     assert!(
         matches!(&result, DecisionOutcome::Refused { detail } if detail.contains("settled")),
         "{result:?}"
@@ -121,18 +139,19 @@ async fn s0_10_a_release_decision_is_refused_if_the_transfer_settled() -> anyhow
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_10_a_debit_decision_is_refused_if_the_transfer_is_void() -> anyhow::Result<()> {
-    let system = System::start("decided-dead", not_polled()).await?;
-    let payment = undecided_payment(&system, not_found("reject")).await?;
+async fn s0_10_a_debit_decision_is_refused_if_the_transfer_is_void(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
+    let payment = undecided_payment(system, not_found("reject")).await?;
     system.switch.set_default_behaviour(json!({})).await?;
-    let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
-    let result = outcome(&system, &decision).await?;
+    let decision = decide(system, &payment.payment_id, Action::Debit).await?;
+    let result = outcome(system, &decision).await?;
     assert!(matches!(&result, DecisionOutcome::Refused { detail } if detail.contains("void")), "{result:?}");
     assert_eq!(system.state(&payment.payment_id).await?, "needs_operator");
     // The payment accepts the next decision, which the switch confirms.
-    let next = decide(&system, &payment.payment_id, Action::Release).await?;
-    assert_eq!(outcome(&system, &next).await?, DecisionOutcome::FinalStatus(FinalStatus::Void));
+    let next = decide(system, &payment.payment_id, Action::Release).await?;
+    assert_eq!(outcome(system, &next).await?, DecisionOutcome::FinalStatus(FinalStatus::Void));
     system.wait_for_state(&payment.payment_id, "timed_out").await?;
     assert_eq!(system.available().await?, OPENING_MINOR);
     assert_eq!(system.audit().await?.debited, 0);

@@ -8,10 +8,20 @@ use testkit::wait::until;
 use crate::switch_kinds::{no_callback, statement_only};
 
 #[tokio::test]
-async fn s0_16_a_switch_without_callbacks_settles_by_polling_before_the_sla() -> anyhow::Result<()> {
-    let mut options = no_callback().with_profile("sla_ms", 60_000);
-    options.settle_after_ms = 1_500;
-    let system = System::start("polled", options).await?;
+async fn s0_16_a_switch_without_callbacks_is_polled() -> anyhow::Result<()> {
+    let mut system = System::start("polled", no_callback().with_profile("sla_ms", 60_000)).await?;
+    s0_16_a_switch_without_callbacks_settles_by_polling_before_the_sla(&mut system).await?;
+    s0_16_a_rejection_found_by_polling_leads_to_a_cancel(&mut system).await?;
+    s0_16_polling_without_a_result_adds_no_workflow_events(&mut system).await?;
+    s0_16_a_customers_cancel_interrupts_polling(&mut system).await?;
+    Ok(())
+}
+
+async fn s0_16_a_switch_without_callbacks_settles_by_polling_before_the_sla(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
+    system.switch.set_default_behaviour(json!({"settle_after_ms": 1_500})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(
@@ -25,9 +35,8 @@ async fn s0_16_a_switch_without_callbacks_settles_by_polling_before_the_sla() ->
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_16_a_rejection_found_by_polling_leads_to_a_cancel() -> anyhow::Result<()> {
-    let system = System::start("polled-rejected", no_callback()).await?;
+async fn s0_16_a_rejection_found_by_polling_leads_to_a_cancel(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
     system.switch.set_default_behaviour(json!({"outcome": "reject"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "failed").await?;
@@ -37,9 +46,8 @@ async fn s0_16_a_rejection_found_by_polling_leads_to_a_cancel() -> anyhow::Resul
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_16_polling_without_a_result_adds_no_workflow_events() -> anyhow::Result<()> {
-    let system = System::start("polled-long", no_callback().with_profile("sla_ms", 60_000)).await?;
+async fn s0_16_polling_without_a_result_adds_no_workflow_events(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     let queried = |n| {
@@ -57,9 +65,8 @@ async fn s0_16_polling_without_a_result_adds_no_workflow_events() -> anyhow::Res
     Ok(())
 }
 
-#[tokio::test]
-async fn s0_16_a_customers_cancel_interrupts_polling() -> anyhow::Result<()> {
-    let system = System::start("polled-cancelled", no_callback()).await?;
+async fn s0_16_a_customers_cancel_interrupts_polling(system: &mut System) -> anyhow::Result<()> {
+    system.next_case().await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;

@@ -22,7 +22,7 @@ use crate::switch::{SwitchAdmin, SwitchTransfer};
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Numbers of compared payments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
     /// All payments of the bank.
     pub payments: usize,
@@ -30,6 +30,18 @@ pub struct Audit {
     pub debited: usize,
     /// Payments that have not ended.
     pub open: usize,
+}
+
+impl Audit {
+    /// What came after an earlier comparison, whose open payments have stayed open.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            payments: self.payments - before.payments,
+            debited: self.debited - before.debited,
+            open: self.open - before.open,
+        }
+    }
 }
 
 /// Checks the ledger in one repeatable-read snapshot (S0.13): no negative balance, every balance and hold equals the sum of

@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use temporalio_client::Client;
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
+use crate::auditor::Audit;
 use crate::auditor::sampler::Sampler;
 use crate::config_file;
 use crate::database::{self, Database};
@@ -27,7 +29,7 @@ pub use payments::{AcceptedPayment, payment_request};
 
 /// The API key of every system.
 pub const API_KEY: &str = "test-key";
-/// The account that payments are made from.
+/// The account that payments are made from in a system's first case.
 pub const ALICE: &str = "ALICE";
 /// Opening balance of every account, in minor units.
 pub const OPENING_MINOR: i64 = 1_000_000;
@@ -68,6 +70,10 @@ pub struct System {
     test_environment: TestEnvironment,
     folder: PathBuf,
     variables: Variables,
+    /// The account that payments are made from.
+    pub(crate) account: String,
+    /// What [`System::audit`] counted before the present case.
+    pub(crate) counted_before: Audit,
     pub(crate) sampler: Sampler,
     pub(crate) http: reqwest::Client,
     pub(crate) temporal: OnceCell<Client>,
@@ -88,6 +94,20 @@ impl System {
     /// If a process does not become ready; the error has the end of its log.
     pub async fn start(name: &str, options: SystemOptions) -> anyhow::Result<Self> {
         Self::start_in(TestEnvironment::load()?, name, options).await
+    }
+
+    /// Begins another case on this system, where no case kills a process or changes what others share: payments are made from a new account with
+    /// the opening balance, the switches behave well, and [`System::audit`] counts from here.
+    ///
+    /// # Errors
+    /// As [`System::audit`], or if the switch or PostgreSQL does not answer.
+    pub async fn next_case(&mut self) -> anyhow::Result<()> {
+        self.counted_before = self.audit_all().await?;
+        for switch in [&self.switch].into_iter().chain(self.other.as_ref().map(|other| &other.admin)) {
+            switch.set_default_behaviour(json!({})).await?;
+        }
+        self.account = format!("ALICE-{}", Uuid::new_v4().simple());
+        self.open_account(&self.account).await
     }
 
     /// Takes the second switch out of the configuration file. Processes that are restarted afterwards do not know it.
@@ -186,6 +206,8 @@ impl System {
             test_environment,
             folder,
             variables,
+            account: ALICE.to_owned(),
+            counted_before: Audit::default(),
             sampler,
             http: crate::http(),
             temporal: OnceCell::new(),

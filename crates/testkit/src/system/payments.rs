@@ -34,12 +34,29 @@ impl System {
         Ok(request.send().await?)
     }
 
-    /// Posts a payment of `amount` EUR from [`ALICE`].
+    /// The account that payments are made from.
+    #[must_use]
+    pub fn account(&self) -> &str {
+        &self.account
+    }
+
+    /// Posts a payment of `amount` EUR from [`System::account`].
     ///
     /// # Errors
     /// If the API does not accept it.
     pub async fn pay(&self, amount: &str) -> anyhow::Result<AcceptedPayment> {
-        self.pay_with(&payment_request(amount)).await
+        self.pay_to("XX-BOB", amount).await
+    }
+
+    /// The same to an account at another bank.
+    ///
+    /// # Errors
+    /// As [`System::pay`].
+    pub async fn pay_to(&self, destination: &str, amount: &str) -> anyhow::Result<AcceptedPayment> {
+        let mut body = payment_request(amount);
+        body["source_account"] = self.account.as_str().into();
+        body["destination_account"] = destination.into();
+        self.pay_with(&body).await
     }
 
     /// Posts a payment with this body.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Row as _};
 
-use super::{ALICE, OPENING_MINOR, System};
+use super::{OPENING_MINOR, System};
 use crate::auditor::{self, Audit};
 use crate::wait::until;
 
@@ -166,13 +166,13 @@ impl System {
         Ok(())
     }
 
-    /// Available balance of [`ALICE`], in minor units.
+    /// Available balance of [`System::account`], in minor units.
     ///
     /// # Errors
     /// If PostgreSQL does not answer.
     pub async fn available(&self) -> anyhow::Result<i64> {
         Ok(sqlx::query_scalar("SELECT available_minor FROM accounts WHERE account_id = $1")
-            .bind(ALICE)
+            .bind(&self.account)
             .fetch_one(&self.database.pool)
             .await?)
     }
@@ -206,11 +206,16 @@ impl System {
         Ok(())
     }
 
-    /// Compares bank and switches ([`auditor::compare`]). Called at the end of every test: the ledger has been sampled since the start.
+    /// Compares bank and switches ([`auditor::compare`]). Called at the end of every case: the ledger has been sampled since the start.
     ///
     /// # Errors
     /// Every disagreement, or the first sample that was not in order.
     pub async fn audit(&self) -> anyhow::Result<Audit> {
+        Ok(self.audit_all().await?.since(self.counted_before))
+    }
+
+    /// The same, with the payments of every case.
+    pub(super) async fn audit_all(&self) -> anyhow::Result<Audit> {
         let switches = [&self.switch].into_iter().chain(self.other.as_ref().map(|other| &other.admin));
         let audit = auditor::compare(&self.database.pool, switches).await?;
         self.sampler.check()?;
