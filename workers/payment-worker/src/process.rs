@@ -267,6 +267,8 @@ impl WorkerSet<'_> {
             (cancel_queue(&self.task_queue, name.as_str()), for_submits.min(ABANDON_AFTER)),
         ] {
             let mut options = WorkerOptions::new(queue)
+                // The SDK's default is a checksum of the whole program, read at each start.
+                .deployment_options(WorkerDeploymentOptions::from_build_id(String::new()))
                 .register_activities(self.switch_activities())
                 .graceful_shutdown_period(shutdown_timeout)
                 .default_heartbeat_throttle_interval(SWITCH_HEARTBEAT_INTERVAL)
