@@ -118,6 +118,7 @@ mod tests {
             ("postgres://u@localhost/d?sslmode=require", "Require"),
             ("postgres://u@%2Frun%2Fpostgresql/d", "Disable"),
             ("postgres://u@localhost/d?host=/run/postgresql", "Disable"),
+            ("postgres://u@db.example/d?host=/run/postgresql", "Disable"),
             ("postgres://u:p@db.example/d?sslmode=verify-full", "VerifyFull"),
         ] {
             assert_eq!(mode(url, false).as_deref(), Ok(within), "{url}");

@@ -93,3 +93,14 @@ impl From<outbox::OutboxError> for LedgerError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_does_not_answer_is_neither_a_missing_right_nor_a_lock_nor_final() {
+        let error = LedgerError::from(sqlx::Error::PoolTimedOut);
+        assert!(!error.is_not_allowed() && !error.is_lock_timeout() && !error.is_final(), "{error:?}");
+    }
+}

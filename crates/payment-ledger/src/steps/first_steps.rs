@@ -50,7 +50,7 @@ impl GroupStep for FirstSteps {
     }
 
     fn reads_account(&self) -> bool {
-        self.reserve.reads_account()
+        true
     }
 
     fn decide(

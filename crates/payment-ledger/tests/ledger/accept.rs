@@ -161,3 +161,20 @@ async fn s0_1_each_payment_of_an_acceptance_batch_has_its_own_result(pool: PgPoo
     }
     assert_eq!(bank.number("SELECT count(*) FROM timeline").await, 3);
 }
+
+/// The trace of the request that made a payment, by the payment's id and by the name of its transfer.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_trace_of_a_payment_is_found_by_its_transfer(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let traced = NewPayment { trace_parent: Some(trace.to_owned()), ..bank.order("traced") };
+    let (traced, untraced) = (bank.accept(&traced).await, bank.accept(&bank.order("untraced")).await);
+    let switch = profile().switch;
+    for (p, expected) in [(&traced, Some(trace)), (&untraced, None)] {
+        let of_payment = bank.ledger.trace_parent(&p.id).await.unwrap();
+        let of_transfer =
+            bank.ledger.trace_parent_of_transfer(&switch, &format!("{}:submit", p.tx)).await.unwrap();
+        assert_eq!((of_payment.as_deref(), of_transfer.as_deref()), (expected, expected));
+    }
+    assert_eq!(bank.ledger.trace_parent_of_transfer(&switch, "of nobody").await.unwrap(), None);
+}

@@ -68,7 +68,9 @@ fn barred(outcome: Result<(), String>, why: &str) {
     assert!(outcome.as_ref().is_err_and(|text| text.contains(why)), "{outcome:?}");
 }
 
+/// Asks a clone of the ledger, as each request of a process has one.
 async fn is_valid(ledger: &Ledger, n: u32) -> bool {
+    let ledger = ledger.clone();
     ledger.active_api_key(&hash(n)).await.unwrap().is_some()
 }
 

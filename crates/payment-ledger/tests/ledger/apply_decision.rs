@@ -58,6 +58,7 @@ async fn a_debit_decision_is_applied_once_at_each_payment_stage(pool: PgPool) {
         (Stage::Fenced,         "frozen",   Charge,                    "none",     FUNDS_MINOR, vec![from_claims]),
         (Stage::Fenced,         "empty",    Charge,                    "none",     0,           vec![from_claims]),
         (Stage::Fenced,         "foreign",  Charge,                    "none",     FUNDS_MINOR, vec![from_claims]),
+        (Stage::Fenced,         "dollars",  Charge,                    "none",     FUNDS_MINOR, vec![from_claims]),
         (Stage::Void,           "active",   Refused(SwitchSaysVoid),   "open",     HELD,        vec![]),
         (Stage::Recalled,       "active",   Refused(Returned),         "open",     HELD,        vec![]),
         (Stage::DebitRefused,         "active",   Refused(RecallUnderWay),   "open",     HELD,        vec![]),
@@ -77,6 +78,7 @@ async fn a_debit_decision_is_applied_once_at_each_payment_stage(pool: PgPool) {
                 "status = 'active'"
             }
             "foreign" => "tenant_id = 'other'",
+            "dollars" => "currency = 'USD'",
             "frozen" => "status = 'frozen'",
             "closed" => "status = 'closed'",
             _ => "status = 'active'",
@@ -86,6 +88,7 @@ async fn a_debit_decision_is_applied_once_at_each_payment_stage(pool: PgPool) {
             let ruled = bank.ledger.debit_by_decision(&p.id, &decision_id).await.unwrap();
             assert_eq!(ruled, ruling, "row {n}");
         }
+        bank.sql(&format!("UPDATE accounts SET currency = 'EUR' WHERE account_id = '{}'", p.account)).await;
         assert_eq!(posted(&bank, &p).await, expected, "row {n}");
         assert_eq!((bank.hold(&p).await.as_str(), bank.available(&p).await), (hold, available), "row {n}");
         let outcome = bank.ledger.decision_outcome(&decision_id).await.unwrap();
@@ -101,7 +104,7 @@ async fn a_debit_decision_is_applied_once_at_each_payment_stage(pool: PgPool) {
         assert_eq!(kinds.contains(&"debited_to_claims".to_owned()), is_claimed, "row {n}: {kinds:?}");
         bank.audit().await;
     }
-    assert_eq!(bank.internal("claims").await, -5 * AMOUNT_MINOR);
+    assert_eq!(bank.internal("claims").await, -6 * AMOUNT_MINOR);
 }
 
 /// A release by decision at each stage, applied twice: the cause, the final state, the hold and the balance.
@@ -230,19 +233,38 @@ async fn a_success_after_a_release_by_decision_is_a_late_confirmation(pool: PgPo
     bank.audit().await;
 }
 
+/// The end of a payment closes its decisions. One that is open nevertheless, after damage to the data, is refused.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_confirmed_decision_about_an_ended_payment_is_refused(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let (p, decision_id) = payment_with_decision(&bank, Stage::Differing, "k", Action::Debit).await;
+    assert_eq!(bank.ledger.debit_by_decision(&p.id, &decision_id).await.unwrap(), DebitRuling::Charge);
+    let lost_close =
+        "UPDATE decisions SET status = 'confirmed', outcome = NULL, detail = NULL, closed_at = NULL";
+    bank.damage(lost_close.to_owned()).await;
+    let ruling = bank.ledger.debit_by_decision(&p.id, &decision_id).await.unwrap();
+    assert_eq!(ruling, DebitRuling::Ended(FinalState::Settled));
+    let recorded = bank.ledger.decision(&decision_id).await.unwrap().unwrap();
+    assert_eq!(
+        (recorded.status.as_str(), recorded.detail.as_deref()),
+        ("refused", Some("the payment had ended"))
+    );
+    assert_eq!(posted(&bank, &p).await, ["debit holding escrow"]);
+}
+
 /// The outcome of a decision is recorded once, with an entry in the timeline; later outcomes are ignored.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_first_outcome_of_an_operator_decision_is_kept(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
-        // outcome                                             status
-        (DecisionOutcome::RetryCancel,                                 "done"),
-        (DecisionOutcome::FinalStatus(FinalStatus::Settled),                "done"),
-        (DecisionOutcome::Refused { detail: "no\0answer".into() },  "refused"),
-        (DecisionOutcome::Ended(FinalState::Settled),                      "refused"),
+        // outcome                                                  status     state
+        (DecisionOutcome::RetryCancel,                              "done",    "cancelling"),
+        (DecisionOutcome::FinalStatus(FinalStatus::Settled),        "done",    "needs_operator"),
+        (DecisionOutcome::Refused { detail: "no\0answer".into() },  "refused", "needs_operator"),
+        (DecisionOutcome::Ended(FinalState::Settled),               "refused", "needs_operator"),
     ];
-    for (n, (outcome, status)) in table.into_iter().enumerate() {
+    for (n, (outcome, status, state)) in table.into_iter().enumerate() {
         let (p, decision_id) =
             payment_with_decision(&bank, Stage::Differing, &format!("row {n}"), Action::Debit).await;
         assert_eq!(bank.ledger.decision_outcome(&decision_id).await.unwrap(), None);
@@ -250,6 +272,7 @@ async fn the_first_outcome_of_an_operator_decision_is_kept(pool: PgPool) {
         bank.ledger.close_decision(&decision_id, &DecisionOutcome::Settled, "a late repeat").await.unwrap();
         let recorded = bank.ledger.decision(&decision_id).await.unwrap().unwrap();
         assert_eq!(recorded.status.as_str(), status, "row {n}");
+        assert_eq!(bank.state(&p).await, state, "row {n}");
         assert_eq!(recorded.detail.as_deref(), Some("in\u{fffd}words"));
         let stored = bank.ledger.decision_outcome(&decision_id).await.unwrap().unwrap();
         assert_eq!(format!("{stored:?}").replace('\u{fffd}', "\\0"), format!("{outcome:?}"));

@@ -123,6 +123,22 @@ async fn i3_an_untrue_success_is_an_exception_once_the_switch_denies_it(pool: Pg
     bank.audit().await;
 }
 
+/// Where a switch is believed by callback, its final reject is, too, about the payment's own amount.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_9_a_final_reject_by_callback_is_of_the_payments_own_amount(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = sent(&bank, ConfirmByQuery::Never, "k").await;
+    let reject = |event: &str| Callback { reason_code: Some(ACCOUNT_CLOSED.into()), ..failure(&p, event) };
+    let of_another_amount = Callback { amount_minor: AMOUNT_MINOR + 1, ..reject("e-1") };
+    let in_another_currency = Callback { currency: "USD".into(), ..reject("e-2") };
+    for other in [of_another_amount, in_another_currency] {
+        store(&bank, &other).await;
+        assert_eq!(final_status(&bank, &p).await, "none", "{other:?}");
+    }
+    store(&bank, &reject("e-3")).await;
+    assert_eq!(final_status(&bank, &p).await, "void by reject");
+}
+
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn i4_a_final_reject_or_a_return_by_callback_releases_nothing_by_itself(pool: PgPool) {
     let bank = Bank::new(pool);

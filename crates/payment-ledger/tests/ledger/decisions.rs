@@ -78,6 +78,13 @@ async fn a_decision_proposal_is_refused_for_the_first_reason_in_precedence(pool:
         assert_eq!(refused(outcome), expected, "row {n}");
     }
     assert_eq!(bank.number("SELECT count(*) FROM decisions").await, 1, "a refused proposal was recorded");
+    for (reason, allowed) in [
+        (OperatorReason::NoCancelOrQuery, "allowed actions: debit, release"),
+        (OperatorReason::WorkflowStartRefused, "none, because the service continues the payment by itself"),
+    ] {
+        let refusal = not_allowed(Debit, reason).to_string();
+        assert!(refusal.ends_with(allowed), "{refusal}");
+    }
     bank.audit().await;
 }
 

@@ -24,6 +24,20 @@ async fn reported(connect: &PgConnectOptions) -> (Vec<CommitLossReason>, Vec<Str
     (reasons, warnings)
 }
 
+/// The labels of the metric of these reasons are part of its interface.
+#[test]
+fn each_reason_for_a_lost_commit_has_its_label() {
+    let labels: Vec<_> = CommitLossReason::ALL.iter().map(|reason| reason.as_str()).collect();
+    let expected = [
+        "fsync_off",
+        "full_page_writes_off",
+        "synchronous_commit_off",
+        "standby_not_awaited",
+        "standby_disk_not_awaited",
+    ];
+    assert_eq!(labels, expected);
+}
+
 /// The server of the tests may have standbys or weaker settings of its own: only the change is compared.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_service_session_sees_that_the_server_may_lose_commits(

@@ -201,4 +201,7 @@ async fn an_unreadable_inbox_message_holds_up_no_other(pool: PgPool) {
     due(&bank).await;
     let claimed = bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap();
     assert_eq!(claimed.iter().map(|message| &message.payment_id).collect::<Vec<_>>(), [&readable.id]);
+    bank.ledger.mark_all_delivered(&ids(&claimed)).await.unwrap();
+    due(&bank).await;
+    assert_eq!(bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(), []);
 }

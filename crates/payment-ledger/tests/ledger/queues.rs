@@ -1,5 +1,7 @@
 //! `reads::queues`, `reads::view` and `reads::explain`: lists across tenants, stuck payments, and all records of one payment.
 
+use std::collections::BTreeSet;
+
 use crate::support::{Bank, OTHER_SWITCH, SWITCH, Stage, event, success, tenant};
 use payment_ledger::operator::decisions::DecisionStatus;
 use payment_ledger::reads::queues::OperatorPaymentFilter;
@@ -21,6 +23,8 @@ async fn the_ledger_lists_payments_of_all_tenants_newest_first(pool: PgPool) {
     let theirs = bank.accept(&order).await;
     bank.age(&theirs, 200).await;
     let newest = bank.payment_at(Stage::Sent, "newest").await;
+    let open = bank.ledger.switches_of_open_payments().await.unwrap();
+    assert_eq!(open.iter().map(SwitchName::as_str).collect::<BTreeSet<_>>(), [SWITCH, OTHER_SWITCH].into());
     let all = OperatorPaymentFilter { limit: 10, ..OperatorPaymentFilter::default() };
     let switch = |name| Some(SwitchName::new(name).unwrap());
     #[rustfmt::skip]

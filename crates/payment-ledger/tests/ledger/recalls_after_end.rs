@@ -130,6 +130,12 @@ async fn s0_10_a_recall_is_sent_once_where_the_rail_takes_one(pool: PgPool) {
     answered_by_callback(&bank, &p, "promised", RecallAnswer::Promised).await;
     let promised = recall(&bank, &p).await;
     assert_eq!((promised.status, promised.attempts), (RecallStatus::Promised, 2));
+    let lines = format!(
+        "SELECT detail FROM timeline WHERE payment_id = '{}' AND detail LIKE '%answer to the recall%' ORDER BY entry_id",
+        p.id
+    );
+    let lines = bank.words(&lines).await;
+    assert_eq!(lines.last().map(String::as_str), Some("the switch's answer to the recall: promised"));
     assert_eq!(bank.internal("claims").await, -AMOUNT_MINOR, "a promise is no money");
     // What comes late hides no decision.
     bank.ledger.record_recall_answer(&p.id, &lost).await.unwrap();

@@ -44,6 +44,12 @@ impl Bank {
         self.ledger.store_lines(&switch(), lines).await.unwrap()
     }
 
+    /// What the findings about the running workflows of a run say.
+    async fn unmatched_details(&self, run: ReconciliationRunId) -> Vec<String> {
+        let page = self.ledger.unmatched_workflows(run, None, TOLERANCE, 100).await.unwrap();
+        page.findings.into_iter().map(|finding| finding.detail).collect()
+    }
+
     /// The payments that a run without a window compares, in batches.
     async fn all_payments(&self, batch: i64) -> Vec<PaymentId> {
         let mut all: Vec<PaymentId> = Vec::new();
@@ -268,6 +274,12 @@ async fn r36_reconciliation_finds_each_seeded_drift_and_nothing_else(pool: PgPoo
     }
 
     check_exceptions(&bank, &findings).await;
+    let of_ended = bank.ledger.begin_reconciliation_run(None).await.unwrap().0;
+    bank.ledger.record_running_workflows(of_ended, &[sound.id.to_string()]).await.unwrap();
+    let details = bank.unmatched_details(of_ended).await;
+    assert_eq!(details, [format!("workflow {0} is running, but payment {0} has ended: settled", sound.id)]);
+    bank.ledger.delete_running_workflows(of_ended).await.unwrap();
+    assert_eq!(bank.unmatched_details(of_ended).await, [""; 0]);
 
     bank.ledger.finish_reconciliation_run(run, &serde_json::json!({})).await.unwrap();
     let left = "SELECT count(*) FROM running_workflows WHERE reconciliation_id = (SELECT max(reconciliation_id) FROM reconciliation_runs)";
@@ -331,9 +343,12 @@ async fn s0_15_a_run_with_a_window_compares_what_is_open_or_has_changed(pool: Pg
         ("open", Stage::Reserved),
         ("to be debited", Stage::Confirmed),
         ("not reserved", Stage::Accepted),
+        ("numbered before", Stage::Settled),
     ] {
         old.push(bank.payment_at(stage, key).await);
     }
+    // Its entries were numbered before the window begins, and committed after it.
+    let numbered_before = old.pop().unwrap();
     bank.lines(&[line(&old[0], "t-unchanged", LineStatus::Settled)]).await;
     bank.damage(
         "UPDATE journal SET posted_at = posted_at - interval '2 days';
@@ -342,6 +357,11 @@ async fn s0_15_a_run_with_a_window_compares_what_is_open_or_has_changed(pool: Pg
             .to_owned(),
     )
     .await;
+    let a_moment_before = format!(
+        "UPDATE journal SET posted_at = now() - interval '1 day 30 seconds' WHERE payment_id = '{}'",
+        numbered_before.id
+    );
+    bank.damage(a_moment_before).await;
     bank.ledger.store_callback(&success(&old[3], &event(&old[3], "late"))).await.unwrap();
     bank.correct(&old[3], Correction::LateDebit).await.unwrap();
     assert_eq!(bank.debit(&old[5]).await, DebitOutcome::Done);
@@ -359,7 +379,7 @@ async fn s0_15_a_run_with_a_window_compares_what_is_open_or_has_changed(pool: Pg
     // What is reserved after the list is for the next run, unless it was listed as open.
     assert_eq!(bank.reserve(&old[6]).await, ReserveOutcome::Held);
     bank.payment_at(Stage::Settled, "after the list").await;
-    let sorted = |payments: [&Sample; 2]| {
+    let sorted = |payments: [&Sample; 3]| {
         let mut ids = payments.map(|p| p.id.clone());
         ids.sort_unstable();
         ids
@@ -369,14 +389,14 @@ async fn s0_15_a_run_with_a_window_compares_what_is_open_or_has_changed(pool: Pg
     for batch in [1, 2, 100] {
         let [mut entries, list, lines] = bank.payments_of_window(run, &window, batch).await;
         entries.sort_unstable();
-        assert_eq!(entries, sorted([&old[5], &new]), "batches of {batch}");
+        assert_eq!(entries, sorted([&numbered_before, &old[5], &new]), "batches of {batch}");
         assert_eq!(list, listed, "batches of {batch}");
         assert_eq!(lines, [old[2].id.clone()], "batches of {batch}");
     }
     // As if its reserve had not been committed when the run listed what was open.
     bank.sql(&format!("INSERT INTO reconciled_payments VALUES ({}, '{}')", run.0, new.id)).await;
     let [entries, list, _] = bank.payments_of_window(run, &window, 2).await;
-    assert_eq!((entries, list.len()), (vec![old[5].id.clone()], 4));
+    assert_eq!((entries.len(), entries.contains(&new.id), list.len()), (2, false, 4));
 
     // Another attempt of the run may still need its list when one has ended it.
     bank.ledger.finish_reconciliation_run(run, &serde_json::json!({"attempt": 1})).await.unwrap();

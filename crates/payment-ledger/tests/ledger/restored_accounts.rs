@@ -3,10 +3,14 @@
 
 use std::time::Duration;
 
-use crate::support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Sample, Stage, event, profile, success, tenant};
+use crate::support::{
+    AMOUNT_MINOR, Bank, FUNDS_MINOR, OTHER_SWITCH, SWITCH, Sample, Stage, eur, event, profile, success,
+    tenant,
+};
 use futures::future::join_all;
 use iso_currency::Currency;
 use payment_ledger::admission::limits::{LimitBounds, LimitScope};
+use payment_ledger::claims;
 use payment_ledger::operator::decisions::{DecideError, DecisionRefusedError};
 use payment_ledger::reads::statement::AccountStatementQuery;
 use payment_ledger::steps::accept::NewPayment;
@@ -16,6 +20,7 @@ use payment_protocol::SwitchProfile;
 use payment_protocol::action::{Action, Correction};
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason};
+use payment_protocol::ids::SwitchName;
 use payment_protocol::port::DebitOutcome;
 use payment_protocol::profile::LateSettlement;
 use payment_protocol::rules::{AttemptRuling, NotSent};
@@ -196,6 +201,29 @@ async fn i24_a_restore_that_fails_holds_up_no_other(pool: PgPool) {
     assert_eq!(bank.available(&broken).await, FUNDS_MINOR - AMOUNT_MINOR);
 }
 
+/// Payments of one account are restored together, and each alone where the database refuses one of them.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn i24_a_restore_that_the_database_refuses_holds_up_no_other_of_its_account(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let broken = payment_at(&bank, Stage::Sent, "broken").await;
+    let sound = NewPayment { source_account: broken.account.clone(), ..order(&bank, "sound") };
+    let sound = bank.accept(&sound).await;
+    bank.advance(&sound, Stage::Sent).await;
+    let refuse = format!(
+        "ALTER TABLE journal ADD CONSTRAINT refused CHECK (kind <> 'advance' OR payment_id <> '{}')",
+        broken.id
+    );
+    bank.sql(&refuse).await;
+    let round = bank.ledger.restore_all_due(Duration::ZERO).await.unwrap();
+    assert_eq!(round, RestoreRound { restored: 1, failed: 1 });
+    assert_eq!(bank.column(&broken, "restored_at").await, None);
+    assert!(bank.column(&sound, "restored_at").await.is_some());
+    bank.sql("ALTER TABLE journal DROP CONSTRAINT refused").await;
+    let round = bank.ledger.restore_all_due(Duration::ZERO).await.unwrap();
+    assert_eq!(round, RestoreRound { restored: 1, failed: 0 });
+    bank.audit().await;
+}
+
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn i26_a_release_after_an_advance_pays_the_claim_and_not_the_customer(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -221,8 +249,15 @@ async fn i26_a_release_after_an_advance_pays_the_claim_and_not_the_customer(pool
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn i27_a_late_settlement_collects_from_the_customer_once(pool: PgPool) {
     let bank = Bank::new(pool);
+    let claimed = async |switch: &str| {
+        let mut connection = bank.pool.acquire().await.unwrap();
+        let switch = SwitchName::new(switch).unwrap();
+        claims::open_minor(&mut connection, &switch, Currency::EUR).await.unwrap()
+    };
     let p = restored(&bank, "k").await;
+    assert_eq!((claimed(SWITCH).await, claimed(OTHER_SWITCH).await), (AMOUNT_MINOR, 0));
     settle_late(&bank, &p).await;
+    assert_eq!(claimed(SWITCH).await, 0);
     assert_eq!(balances(&bank, &p).await, (FUNDS_MINOR - AMOUNT_MINOR, FUNDS_MINOR - AMOUNT_MINOR));
     let expected = ["advance claims>customer", "debit holding>escrow", "collect customer>claims"];
     assert_eq!(entries(&bank, &p).await[1..], expected);
@@ -235,6 +270,13 @@ async fn i27_a_late_settlement_collects_from_the_customer_once(pool: PgPool) {
     bank.ledger.debit_by_decision(&decided.id, &decision).await.unwrap();
     assert_eq!(entries(&bank, &decided).await[1..], expected);
     bank.audit().await;
+    let lines =
+        format!("SELECT detail FROM timeline WHERE payment_id = '{}' AND detail LIKE '%collected%'", p.id);
+    let collected = format!(
+        "transfer sent, late: {} collected from the customer, whose account had been restored",
+        eur(AMOUNT_MINOR)
+    );
+    assert_eq!(bank.words(&lines).await, [collected]);
 }
 
 /// Never into an overdraft, never from a barred account: the claim stands, visible, until operators collect it or give it up.
@@ -246,7 +288,7 @@ async fn i27_i28_a_claim_that_cannot_be_collected_stands_as_an_exception(pool: P
     let spent = restored(&bank, "spent").await;
     let elsewhere = NewPayment {
         source_account: spent.account.clone(),
-        money: crate::support::eur(FUNDS_MINOR),
+        money: eur(FUNDS_MINOR),
         ..bank.order("elsewhere")
     };
     let elsewhere = bank.accept(&elsewhere).await;

@@ -1,9 +1,11 @@
 //! `steps::start`: claiming accepted payments, idle payments, and recovery of lost runs.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::support::{AMOUNT_MINOR, Bank, OTHER_SWITCH, Stage, at, eur, profile};
-use futures::future::join_all;
+use futures::future::{join, join_all};
+use futures::poll;
 use payment_ledger::steps::accept::NewPayment;
 use payment_ledger::steps::start::{START_REJECTIONS_MAX, StartablePayment};
 use payment_protocol::Payment;
@@ -15,6 +17,8 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 const LEASE_MS: i64 = 60_000;
 const IDLE_MS: i64 = 60_000;
+/// Time limit for a mark that no other writes.
+const WITHIN: Duration = Duration::from_secs(30);
 /// In-flight limit above the payments of any test.
 const MAX_IN_FLIGHT: i64 = 1_000;
 
@@ -344,4 +348,36 @@ async fn a_wake_up_notification_reaches_the_workflow_starter(pool: PgPool) {
     bank.ledger.wake_starters().await.unwrap();
     let received = tokio::time::timeout(std::time::Duration::from_secs(20), listener.recv()).await;
     assert_eq!(received.unwrap().unwrap().channel(), payment_ledger::steps::start::START_CHANNEL);
+}
+
+/// Clones of the ledger share the statement of their marks.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn marks_of_one_moment_are_one_transaction(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let (a, b) = (bank.payment_at(Stage::Accepted, "a").await, bank.payment_at(Stage::Accepted, "b").await);
+    let (ledger, other) = (bank.ledger.clone(), bank.ledger.clone());
+    let (first, second) = join(ledger.mark_started(&a.id), other.mark_started(&b.id)).await;
+    (first.unwrap(), second.unwrap());
+    assert_eq!([bank.state(&a).await, bank.state(&b).await], ["started", "started"]);
+    assert_eq!(bank.number("SELECT count(DISTINCT xmin::text) FROM payments").await, 1);
+}
+
+/// Nobody waits for a mark whose writer has gone.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_mark_whose_first_caller_goes_away_is_written_by_the_others(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let (a, b) = (bank.payment_at(Stage::Accepted, "a").await, bank.payment_at(Stage::Accepted, "b").await);
+    let mut gathering = Box::pin(bank.ledger.mark_started(&a.id));
+    assert!(poll!(&mut gathering).is_pending());
+    let mut waiting = Box::pin(bank.ledger.mark_started(&b.id));
+    assert!(poll!(&mut waiting).is_pending());
+    drop(gathering);
+    tokio::time::timeout(WITHIN, waiting).await.expect("the waiting caller writes its own mark").unwrap();
+    assert_eq!([bank.state(&a).await, bank.state(&b).await], ["accepted", "started"]);
+    // The next one is the first of its moment again.
+    tokio::time::timeout(WITHIN, bank.ledger.mark_started(&a.id))
+        .await
+        .expect("a mark waits for nobody")
+        .unwrap();
+    assert_eq!(bank.state(&a).await, "started");
 }

@@ -60,12 +60,14 @@ async fn a_submit_attempt_is_allowed_or_fenced_at_each_payment_stage(pool: PgPoo
 async fn every_submit_attempt_sends_the_same_transfer(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Reserved, "k").await;
+    assert_eq!(bank.ledger.recorded_transfer(&p.id).await.unwrap(), None);
     // With nanoseconds, which the database does not store.
     let switch_time = Timestamp::new(1_700_000_000, 123_456_789).unwrap();
     let (ruling, first) =
         bank.ledger.record_attempt(&p.id, &first_run(), switch_time, false, None).await.unwrap();
     assert_eq!(ruling, Send(1));
     let first = first.unwrap();
+    assert_eq!(bank.ledger.recorded_transfer(&p.id).await.unwrap().as_ref(), Some(&first));
     assert_eq!(first.name.on_wire(), format!("{}:submit", p.tx));
     assert_eq!((first.money, first.destination_account.as_str()), (eur(AMOUNT_MINOR), "DE-far-away"));
     assert_eq!(first.end_to_end_id.as_deref(), Some("invoice k"));

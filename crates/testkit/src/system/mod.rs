@@ -307,7 +307,7 @@ fn with_database(
     variables.insert("PAYMENTS_DATABASE__URL".to_owned(), database.url_behind(process, proxy)?);
     if process == "background-worker" {
         // All its loops begin at once, each on a connection, which costs the server more than the statements of most tests.
-        variables.entry("PAYMENTS_DATABASE__MAX_CONNECTIONS".to_owned()).or_insert_with(|| "3".to_owned());
+        variables.entry("PAYMENTS_DATABASE__MAX_CONNECTIONS".to_owned()).or_insert_with(|| "6".to_owned());
     }
     Ok(variables)
 }

@@ -242,14 +242,14 @@ pub(crate) fn decision_id(text: &str) -> Result<DecisionId, LedgerError> {
     })
 }
 
-/// Closes an open decision with its outcome. Returns false if it is closed already.
+/// Closes an open decision with its outcome. One that is closed already stays as it is.
 pub(crate) async fn close(
     tx: &mut PgConnection,
     decision_id: &DecisionId,
     status: DecisionStatus,
     outcome: Option<&DecisionOutcome>,
     detail: &str,
-) -> Result<bool, LedgerError> {
+) -> Result<(), LedgerError> {
     let outcome = outcome
         .map(serde_json::to_value)
         .transpose()
@@ -259,7 +259,7 @@ pub(crate) async fn close(
             value: error.to_string(),
         })?
         .map(writes::replace_nul_json);
-    let closed = sqlx::query!(
+    sqlx::query!(
         "UPDATE decisions SET status = $2, outcome = $3, detail = $4, closed_at = clock_timestamp()
          WHERE decision_id = $1 AND closed_at IS NULL",
         decision_id.as_str(),
@@ -269,7 +269,7 @@ pub(crate) async fn close(
     )
     .execute(&mut *tx)
     .await?;
-    Ok(closed.rows_affected() > 0)
+    Ok(())
 }
 
 /// Puts a confirmed decision into the inbox. Due after one second: the process that took the confirmation delivers it first.
