@@ -3,6 +3,7 @@
 use crate::support::{Bank, FUNDS_MINOR, Stage, account_id, eur};
 use iso_currency::Currency;
 use payment_ledger::LedgerError;
+use payment_ledger::accounts::AccountStatus;
 use payment_protocol::ids::TenantId;
 use payment_protocol::money::Money;
 use sqlx::PgPool;
@@ -106,4 +107,22 @@ async fn r10_balances_of_currencies_stay_separate_and_no_sum_overflows(pool: PgP
     assert!(bank.ledger.fund(&account_id("purse-EUR"), eur(1), "just").await.unwrap());
     let entries = "SELECT count(*) FROM journal WHERE credit_account = 'purse-EUR'";
     assert_eq!(bank.number(entries).await, 2);
+}
+
+/// Freezing says whether there was anything to freeze: a customer's account that is not closed.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn only_a_customers_open_account_is_frozen(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let (open, closed) = (bank.open("open", 0).await, bank.open("closed", 0).await);
+    bank.sql("UPDATE accounts SET status = 'closed' WHERE account_id = 'closed'").await;
+    for (account, expected) in [
+        (open, true),
+        (closed, false),
+        (account_id("nobody"), false),
+        (account_id("internal:holding:EUR"), false),
+    ] {
+        let changed = bank.ledger.set_account_status(&account, AccountStatus::Frozen).await.unwrap();
+        assert_eq!(changed, expected, "{account:?}");
+    }
+    assert_eq!(bank.words("SELECT account_id FROM accounts WHERE status = 'frozen'").await, ["open"]);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{AMOUNT_MINOR, Bank, SWITCH_NOW_MS, Sample, Stage, at, event, success};
+use crate::support::{AMOUNT_MINOR, Bank, SWITCH_NOW_MS, Sample, Stage, at, event, first_run, success};
 use futures::future::{join, join_all};
 use payment_ledger::LedgerError;
 use payment_ledger::switch::callbacks::StoreCallbackOutcome;
@@ -35,7 +35,7 @@ async fn concurrent_steps_of_all_kinds_share_a_transaction(pool: PgPool) {
     let reported = bank.payment_at(Stage::Sent, "reported").await;
     let debiting = bank.payment_at(Stage::Confirmed, "debiting").await;
     let payment = bank.payment(&reserving).await;
-    let (run, now) = (crate::support::first_run(), at(SWITCH_NOW_MS));
+    let (run, now) = (first_run(), at(SWITCH_NOW_MS));
     let callback = success(&reported, &event(&reported, "s"));
     let (reserve, attempt, answer, store, debit) = futures::join!(
         bank.ledger.reserve(&payment, &run),
@@ -86,13 +86,18 @@ async fn payments_from_one_account_in_a_group_never_overdraw_it(pool: PgPool) {
     for n in 0..5 {
         let mut order = bank.order(&format!("k{n}"));
         order.source_account = account.clone();
-        payments.push(bank.accept(&order).await);
+        let p = bank.accept(&order).await;
+        payments.push(bank.payment(&p).await);
     }
-    let outcomes = join_all(payments.iter().map(|p| bank.reserve(p))).await;
+    let run = first_run();
+    let outcomes = join_all(payments.iter().map(|payment| bank.ledger.reserve(payment, &run))).await;
+    let outcomes: Vec<_> = outcomes.into_iter().map(Result::unwrap).collect();
     let held = outcomes.iter().filter(|outcome| **outcome == ReserveOutcome::Held).count();
     let refused = ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds);
     let refused = outcomes.iter().filter(|outcome| **outcome == refused).count();
     assert_eq!((held, refused), (3, 2));
+    let transactions = "SELECT count(DISTINCT xmin::text) FROM holds";
+    assert_eq!(bank.number(transactions).await, 1, "a step did not see what the steps before it left");
     bank.audit().await;
 }
 
