@@ -83,3 +83,37 @@ impl<T> Batches<T> {
         lock(&self.queue).waiting.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes one waiting item.
+    fn one(waiting: &mut Vec<u32>) -> Vec<u32> {
+        waiting.drain(..waiting.len().min(1)).collect()
+    }
+
+    #[test]
+    fn one_task_runs_the_items_of_every_clone_in_their_order() {
+        let queue = BatchQueue::default();
+        let mut batches = queue.push(1).unwrap();
+        assert!(queue.clone().push(2).is_none(), "a second task was started");
+        assert_eq!((batches.waiting(), batches.next(one)), (2, Some(vec![1])));
+        batches.wait_again(vec![1]);
+        assert_eq!((batches.waiting(), batches.next(one)), (2, Some(vec![2])));
+        assert_eq!((batches.next(one), batches.next(one)), (Some(vec![1]), None));
+        // The task has ended: what comes while it is dropped is for the next one.
+        let mut next = queue.push(3).unwrap();
+        drop(batches);
+        assert_eq!((queue.push(4).is_none(), next.waiting(), next.next(one)), (true, 2, Some(vec![3])));
+    }
+
+    #[test]
+    fn a_task_that_ends_early_drops_what_waits_and_another_one_follows() {
+        let queue = BatchQueue::default();
+        let batches = queue.push(1).unwrap();
+        assert!(queue.push(2).is_none());
+        drop(batches);
+        assert_eq!(queue.push(3).unwrap().next(std::mem::take), Some(vec![3]));
+    }
+}
