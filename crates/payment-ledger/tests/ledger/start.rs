@@ -357,7 +357,9 @@ async fn marks_of_one_moment_are_one_transaction(pool: PgPool) {
     let (a, b) = (bank.payment_at(Stage::Accepted, "a").await, bank.payment_at(Stage::Accepted, "b").await);
     let (ledger, other) = (bank.ledger.clone(), bank.ledger.clone());
     let (first, second) = join(ledger.mark_started(&a.id), other.mark_started(&b.id)).await;
-    (first.unwrap(), second.unwrap());
+    for marked in [first, second] {
+        marked.unwrap();
+    }
     assert_eq!([bank.state(&a).await, bank.state(&b).await], ["started", "started"]);
     assert_eq!(bank.number("SELECT count(DISTINCT xmin::text) FROM payments").await, 1);
 }
