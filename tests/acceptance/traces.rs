@@ -395,10 +395,7 @@ async fn a_collector_that_is_down_costs_spans_and_no_payment() -> anyhow::Result
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     let warning = "the collector of traces does not accept spans";
-    until("the worker says that it loses spans", WITHIN, || async {
-        Ok(system.worker.log_tail().contains(warning).then_some(()))
-    })
-    .await?;
+    system.worker.wait_for_log(warning).await?;
     let second = system.pay("5.00").await?;
     system.wait_for_state(&second.payment_id, "settled").await?;
     // A process that cannot export its last spans still stops.

@@ -3,7 +3,7 @@
 use serde_json::json;
 use temporalio_common::protos::temporal::api::failure::v1::failure::FailureInfo;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
-use testkit::system::{AcceptedPayment, payment_request};
+use testkit::system::AcceptedPayment;
 use testkit::temporal::{EventType, failure_message};
 use testkit::{System, SystemOptions};
 
@@ -32,9 +32,7 @@ async fn s0_14_each_unsuccessful_workflow_fails_with_its_first_cause() -> anyhow
     let system = System::start("workflow-failures", options).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let rejected = system.pay("20000.00").await?;
-    let mut at_other_switch = payment_request("5.00");
-    at_other_switch["destination_account"] = "YY-BOB".into();
-    let timed_out = system.pay_with(&at_other_switch).await?;
+    let timed_out = system.pay_to("YY-BOB", "5.00").await?;
     let (cancelled, failed) = (system.pay("6.00").await?, system.pay("7.00").await?);
     for payment in [&cancelled, &failed] {
         system.wait_for_state(&payment.payment_id, "submitted").await?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::SystemOptions;
-use testkit::system::{ALICE, payment_request};
+use testkit::system::ALICE;
 use testkit::wait::until;
 
 use crate::event_bank::{EventBank, WITHIN};
@@ -29,9 +29,7 @@ async fn s0_9_the_customer_is_notified_of_each_end_in_its_own_words() -> anyhow:
     let system = &bank.system;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let rejected = system.pay("20000.00").await?;
-    let mut at_other_switch = payment_request("5.00");
-    at_other_switch["destination_account"] = "YY-BOB".into();
-    let timed_out = system.pay_with(&at_other_switch).await?;
+    let timed_out = system.pay_to("YY-BOB", "5.00").await?;
     let mut at_switch = Vec::new();
     for amount in ["6.00", "7.00", "8.00"] {
         let payment = system.pay(amount).await?;

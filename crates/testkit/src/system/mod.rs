@@ -103,11 +103,16 @@ impl System {
     /// As [`System::audit`], or if the switch or PostgreSQL does not answer.
     pub async fn next_case(&mut self) -> anyhow::Result<()> {
         self.counted_before = self.audit_all().await?;
-        for switch in [&self.switch].into_iter().chain(self.other.as_ref().map(|other| &other.admin)) {
+        for switch in self.switches() {
             switch.set_default_behaviour(json!({})).await?;
         }
         self.account = format!("ALICE-{}", Uuid::new_v4().simple());
         self.open_account(&self.account).await
+    }
+
+    /// The admin interfaces of the switches, each of which has transfers of its own.
+    pub(crate) fn switches(&self) -> impl Iterator<Item = &SwitchAdmin> {
+        [&self.switch].into_iter().chain(self.other.as_ref().map(|other| &other.admin))
     }
 
     /// Takes the second switch out of the configuration file. Processes that are restarted afterwards do not know it.

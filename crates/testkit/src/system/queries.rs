@@ -216,8 +216,7 @@ impl System {
 
     /// The same, with the payments of every case.
     pub(super) async fn audit_all(&self) -> anyhow::Result<Audit> {
-        let switches = [&self.switch].into_iter().chain(self.other.as_ref().map(|other| &other.admin));
-        let audit = auditor::compare(&self.database.pool, switches).await?;
+        let audit = auditor::compare(&self.database.pool, self.switches()).await?;
         self.sampler.check()?;
         Ok(audit)
     }
