@@ -250,7 +250,10 @@ async fn read_locked(
                         AND (o.attempts > 0 OR o.attempts_uncertain) AND o.needs_account_lock
                         AND o.payment_id <> p.payment_id)
                   ELSE false END AS "account_busy!"
-           FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS k (payment_id, reserve_key, debit_key, recall_key)
+           -- LIMIT: PostgreSQL takes an array that it does not know for ten rows, and would plan this for each payment again, at several
+           -- times the cost of reading it; with a limit that it does not know, for one row.
+           FROM (SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+                             AS u (payment_id, reserve_key, debit_key, recall_key) LIMIT $5) k
            -- LATERAL and LIMIT: with a plan from when the tables were small, each payment would read all of them.
            CROSS JOIN LATERAL (SELECT * FROM payments WHERE payment_id = k.payment_id LIMIT 1) p
            LEFT JOIN LATERAL (SELECT * FROM holds WHERE payment_id = k.payment_id LIMIT 1) h ON true
@@ -268,6 +271,7 @@ async fn read_locked(
         &reserve,
         &debit,
         &recall,
+        i64::try_from(payment_ids.len()).unwrap_or(i64::MAX),
     )
     .fetch_all(&mut *tx)
     .await?;
