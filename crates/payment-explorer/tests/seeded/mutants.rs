@@ -33,7 +33,7 @@ impl Mutants {
     /// Builds the program from the sources of both crates and from the patches, each with the name of its bug.
     pub(crate) fn build<'b>(patches: impl Iterator<Item = (&'b str, &'b Path)>) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("seeded");
-        let sources = folder.join("sources");
+        let (sources, built_sources) = (folder.join("sources"), folder.join("built-sources"));
         if sources.exists() {
             fs::remove_dir_all(&sources).unwrap();
         }
@@ -60,10 +60,12 @@ impl Mutants {
         let workspace = format!("[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\n\n{inherited}");
         fs::write(sources.join("Cargo.toml"), workspace).unwrap();
         fs::copy(root.join("Cargo.lock"), sources.join("Cargo.lock")).unwrap();
+        // Files that are as they were keep their time, so that cargo builds again what has changed.
+        take_over(&sources, &built_sources);
         let target = folder.join("target");
         let built = Command::new(env!("CARGO"))
             .args(["build", "--quiet", "--offline", "--bins"])
-            .current_dir(&sources)
+            .current_dir(&built_sources)
             .env("CARGO_TARGET_DIR", &target)
             .env("RUSTFLAGS", "-Awarnings")
             .output()
@@ -89,6 +91,29 @@ fn copy(from: &Path, to: &Path) {
         if entry.file_type().unwrap().is_dir() {
             copy(&entry.path(), &to);
         } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// Makes `to` the same as `from`, and writes only the files that differ.
+fn take_over(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(to).unwrap().map(Result::unwrap) {
+        if from.join(entry.file_name()).exists() {
+            continue;
+        }
+        if entry.file_type().unwrap().is_dir() {
+            fs::remove_dir_all(entry.path()).unwrap();
+        } else {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            take_over(&entry.path(), &to);
+        } else if fs::read(&to).ok() != fs::read(entry.path()).ok() {
             fs::copy(entry.path(), to).unwrap();
         }
     }
