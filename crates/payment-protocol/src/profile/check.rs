@@ -490,4 +490,143 @@ mod tests {
             Ok(vec![ProfileWarning::NotFoundIsInconclusive, ProfileWarning::RetentionIsTheDeadline])
         );
     }
+
+    /// A switch without references whose strategy is `validate`.
+    fn without_references() -> SwitchProfile {
+        let mut profile = SwitchProfile { strategy: Strategy::Validate, ..full() };
+        (profile.deduplicates, profile.tombstones, profile.has_callback) = (false, false, false);
+        assert_eq!(profile.check(), Ok(vec![]));
+        profile
+    }
+
+    #[test]
+    fn validate_is_refused_where_a_switch_knows_references_or_believes_a_reject() {
+        let refused = |change: fn(&mut SwitchProfile)| {
+            let mut profile = without_references();
+            change(&mut profile);
+            profile.check().unwrap_err()
+        };
+        assert_eq!(refused(|p| p.has_query = false), ProfileError::ValidateWithoutQuery);
+        let references: [fn(&mut SwitchProfile); 2] = [|p| p.tombstones = true, |p| p.has_callback = true];
+        for known in references {
+            assert_eq!(refused(known), ProfileError::ValidateWithReferences { better: Strategy::AtMostOnce });
+        }
+        assert_eq!(
+            refused(|p| p.deduplicates = true),
+            ProfileError::ValidateWithReferences { better: Strategy::Reference }
+        );
+        let beliefs: [fn(&mut SwitchProfile); 3] = [
+            |p| p.reject_is_final = true,
+            |p| p.query_is_repeat = true,
+            |p| (p.has_statement, p.settled_within_ms) = (true, Some(1)),
+        ];
+        for belief in beliefs {
+            assert_eq!(refused(belief), ProfileError::ValidateWithRejectOrRepeat);
+        }
+        assert_eq!(refused(|p| p.id_scheme = IdScheme::FedNow), ProfileError::ValidateWithIdScheme);
+    }
+
+    #[test]
+    fn a_written_log_needs_one_way_to_resolve_an_attempt() {
+        let checked = |has_query, deduplicates| {
+            let strategy = Strategy::WriteAhead;
+            SwitchProfile { strategy, has_query, deduplicates, ..full() }.check()
+        };
+        assert_eq!(checked(false, false), Err(ProfileError::LogWithoutResolution));
+        assert_eq!(checked(true, false), Ok(vec![]));
+        assert_eq!(checked(false, true), Ok(vec![]));
+    }
+
+    #[test]
+    fn one_source_of_a_status_is_enough() {
+        let checked = |can_cancel, has_query, has_callback, has_statement| {
+            let strategy = Strategy::Reference;
+            SwitchProfile { strategy, can_cancel, has_query, has_callback, has_statement, ..full() }.check()
+        };
+        assert_eq!(checked(true, false, false, false), Ok(vec![]));
+        assert_eq!(checked(false, true, false, false), Ok(vec![]));
+        assert_eq!(checked(false, false, true, false), Ok(vec![ProfileWarning::NoCancelOrQuery]));
+        assert_eq!(checked(false, false, false, true), Ok(vec![]));
+        assert_eq!(checked(false, false, false, false), Err(ProfileError::NoStatusSource));
+    }
+
+    #[test]
+    fn spent_queries_need_a_source_beside_them() {
+        let checked = |asks_max, has_callback, has_statement| {
+            let profile = SwitchProfile { strategy: Strategy::Reference, ask_window_s: 0, ..full() };
+            SwitchProfile { asks_max, has_callback, has_statement, ..profile }.check()
+        };
+        assert_eq!(checked(1, false, false), Err(ProfileError::SpentQueriesWithoutOtherSource));
+        assert_eq!(checked(1, true, false), Ok(vec![]));
+        assert_eq!(checked(1, false, true), Ok(vec![]));
+        assert_eq!(checked(0, false, false), Ok(vec![]));
+        let window = SwitchProfile { strategy: Strategy::Reference, ask_window_s: 1, ..full() };
+        let alone = SwitchProfile { has_callback: false, ..window };
+        assert_eq!(alone.check(), Err(ProfileError::SpentQueriesWithoutOtherSource));
+    }
+
+    #[test]
+    fn a_deadline_and_the_age_of_an_id_are_checked_to_the_millisecond() {
+        let deadline = |submit_deadline_ms| {
+            SwitchProfile { submit_deadline_ms, retention_s: 62, ..full() }.check().is_ok()
+        };
+        assert_eq!([60_999, 61_000].map(deadline), [true, false]);
+        // Start, budget and skew within the age.
+        let aged = |start_within_ms| {
+            let id_scheme = IdScheme::Pix;
+            let profile = SwitchProfile { id_scheme, start_within_ms, submit_budget_ms: 30_000, ..full() };
+            SwitchProfile { max_skew_ms: 1_000, ..profile }.check()
+        };
+        assert_eq!(aged(5_369_000), Ok(vec![]));
+        let too_old = ProfileError::IdTooOld { scheme: IdScheme::Pix, age_max_ms: 5_400_000 };
+        assert_eq!(aged(5_369_001), Err(too_old));
+    }
+
+    #[test]
+    fn each_warning_has_its_own_ground() {
+        let warned = |change: fn(&mut SwitchProfile)| {
+            let mut profile = SwitchProfile { strategy: Strategy::Reference, ..full() };
+            profile.has_statement = true;
+            change(&mut profile);
+            profile.check().unwrap()
+        };
+        let inconclusive = ProfileWarning::NotFoundIsInconclusive;
+        let retention = ProfileWarning::RetentionIsTheDeadline;
+        assert_eq!(warned(|p| p.tombstones = false), []);
+        assert_eq!(warned(|p| p.honours_deadline = false), [retention]);
+        assert_eq!(
+            warned(|p| (p.tombstones, p.honours_deadline) = (false, false)),
+            [inconclusive, retention]
+        );
+        assert_eq!(
+            warned(|p| {
+                (p.strategy, p.deduplicates) = (Strategy::AtMostOnce, false);
+                (p.tombstones, p.honours_deadline) = (false, false);
+            }),
+            [inconclusive]
+        );
+        assert_eq!(
+            warned(|p| {
+                (p.tombstones, p.honours_deadline, p.settled_within_ms) = (false, false, Some(1));
+            }),
+            [retention, ProfileWarning::StatementWithoutDeadline]
+        );
+        assert_eq!(warned(|p| p.settled_within_ms = Some(1)), []);
+        assert_eq!(
+            warned(|p| (p.can_cancel, p.has_query, p.has_statement) = (false, false, false)),
+            [ProfileWarning::NoCancelOrQuery]
+        );
+        assert_eq!(warned(|p| (p.has_query, p.has_statement) = (false, false)), []);
+        assert_eq!(warned(|p| (p.can_cancel, p.has_statement) = (false, false)), []);
+    }
+
+    #[test]
+    fn a_repeated_query_that_ends_within_the_deadline_may_restore_a_customer() {
+        let mut repeats = SwitchProfile { strategy: Strategy::Reference, ..full() };
+        (repeats.query_is_repeat, repeats.reject_is_final, repeats.burns_reference) = (true, true, true);
+        repeats.reject_codes = [("AC04".into(), RejectMeaning::Dead)].into();
+        (repeats.ask_window_s, repeats.start_within_ms) = (3_600, 1);
+        repeats.restore_customer_after_ms = Some(3_600_000);
+        assert_eq!(repeats.check(), Ok(vec![]));
+    }
 }

@@ -91,3 +91,24 @@ impl std::fmt::Display for ParticipantForm {
         write!(f, "{}, {} {characters}", self.what, lengths.join(" or "))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_with_a_time_has_an_age() {
+        let ages = [
+            (IdScheme::Plain, None),
+            (IdScheme::SctInst, None),
+            (IdScheme::Upi, None),
+            (IdScheme::FedNow, Some(86_400_000)),
+            (IdScheme::Rtp, Some(86_400_000)),
+            (IdScheme::Pix, Some(5_400_000)),
+        ];
+        for (scheme, age_max_ms) in ages {
+            assert_eq!(scheme.age_max_ms(), age_max_ms, "{scheme}");
+            assert_eq!(scheme.has_time(), age_max_ms.is_some(), "{scheme}");
+        }
+    }
+}

@@ -167,6 +167,7 @@ impl SwitchProfile {
 mod tests {
     use super::*;
     use crate::profile::samples::full;
+    use crate::reject::RejectMeaning;
 
     /// The changes of the nearest safe profile, after `change` to a full profile.
     fn nearest(change: fn(&mut SwitchProfile)) -> Option<String> {
@@ -205,7 +206,59 @@ mod tests {
             nearest(|p| (p.retention_s, p.submit_budget_ms) = (50, 1)),
             Some("submit_deadline_ms = 24500, submit_budget_ms = 22250".into())
         );
-        assert_eq!(nearest(|p| p.backoff_ms = 0), Some("backoff_ms = 250".into()));
+        // Half of the retention without the skew; without such a half, no deadline.
+        assert_eq!(
+            nearest(|p| (p.retention_s, p.submit_deadline_ms) = (2, 60_000)),
+            Some("submit_deadline_ms = 500".into())
+        );
+        assert_eq!(nearest(|p| p.retention_s = 1), Some("honours_deadline = false".into()));
+        for (field, nearest) in [
+            ("sla_ms = 60000", nearest(|p| p.sla_ms = 0)),
+            ("submit_deadline_ms = 60000", nearest(|p| p.submit_deadline_ms = 0)),
+            ("attempt_timeout_ms = 5000", nearest(|p| p.attempt_timeout_ms = 0)),
+            ("backoff_ms = 250", nearest(|p| p.backoff_ms = 0)),
+            ("retry_interval_max_ms = 300000", nearest(|p| p.retry_interval_max_ms = 0)),
+            ("start_within_ms = 3600000", nearest(|p| p.start_within_ms = 0)),
+            ("breaker_failures = 20", nearest(|p| p.breaker_failures = 0)),
+            ("retry_interval_max_ms = 300000", nearest(|p| p.retry_interval_max_ms = 300_001)),
+        ] {
+            assert_eq!(nearest.as_deref(), Some(field));
+        }
+    }
+
+    #[test]
+    fn a_restore_or_an_id_that_is_too_early_or_too_old_is_replaced_by_a_start_that_fits() {
+        // Restored before the last attempt can have been sent: an earlier start if the budget leaves one, else a later restore.
+        let restored = [
+            ("start_within_ms = 5000", nearest(|p| p.restore_customer_after_ms = Some(35_000))),
+            ("restore_customer_after_ms = 3630000", nearest(|p| p.restore_customer_after_ms = Some(30_000))),
+            ("restore_customer_after_ms = 3630000", nearest(|p| p.restore_customer_after_ms = Some(1))),
+        ];
+        for (change, nearest) in restored {
+            assert_eq!(nearest.as_deref(), Some(change));
+        }
+        let aged = |submit_budget_ms| {
+            let id_scheme = IdScheme::Pix;
+            let profile = SwitchProfile { id_scheme, start_within_ms: 5_400_000, submit_budget_ms, ..full() };
+            profile.nearest_safe().map(|(changes, _)| changes.join(", "))
+        };
+        assert_eq!(aged(30_000).as_deref(), Some("start_within_ms = 5369000"));
+        assert_eq!(aged(5_398_999).as_deref(), Some("start_within_ms = 1"));
+        // Nothing fits where the budget fills the age.
+        assert_eq!(aged(5_399_000), None);
+    }
+
+    #[test]
+    fn a_repeated_query_is_asked_within_half_of_the_retention() {
+        let repeats = |retention_s| {
+            let mut profile = SwitchProfile { strategy: Strategy::Reference, retention_s, ..full() };
+            (profile.query_is_repeat, profile.reject_is_final, profile.burns_reference) = (true, true, true);
+            profile.reject_codes = [("AC04".into(), RejectMeaning::Dead)].into();
+            (profile.honours_deadline, profile.start_within_ms) = (false, 1);
+            profile.nearest_safe().map(|(changes, _)| changes.join(", "))
+        };
+        assert_eq!(repeats(3).as_deref(), Some("ask_window_s = 1"));
+        assert_eq!(repeats(1).as_deref(), Some("query_is_repeat = false"));
     }
 
     #[test]

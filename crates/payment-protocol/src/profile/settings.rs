@@ -337,3 +337,83 @@ impl SwitchProfile {
         !self.has_callback && (self.has_query || self.has_statement)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::samples::full;
+
+    /// What a configuration that omits everything else gets.
+    #[test]
+    fn an_omitted_setting_has_the_documented_default() {
+        let profile = full();
+        let times = [
+            profile.sla_ms,
+            profile.submit_deadline_ms,
+            profile.attempt_timeout_ms,
+            profile.submit_budget_ms,
+            profile.backoff_ms,
+            profile.retry_interval_max_ms,
+            profile.alert_after_ms,
+            profile.breaker_open_ms,
+            profile.start_within_ms,
+        ];
+        assert_eq!(times, [60_000, 60_000, 5_000, 30_000, 250, 300_000, 120_000, 2_000, 3_600_000]);
+        assert_eq!((profile.breaker_failures, profile.amount_limit_minor), (20, 100_000_000_000_000));
+        assert_eq!(SwitchProfile { has_statement: false, ..full() }, full());
+    }
+
+    #[test]
+    fn each_limit_of_queries_is_one_and_bars_the_confirmation_by_a_query() {
+        let limited = |change: fn(&mut SwitchProfile)| {
+            let mut profile = full();
+            change(&mut profile);
+            (profile.counts_queries(), profile.limits_queries(), profile.can_confirm_by_query())
+        };
+        assert_eq!(limited(|_| {}), (false, false, true));
+        assert_eq!(limited(|p| p.has_query = false), (false, false, false));
+        assert_eq!(limited(|p| p.asks_max = 1), (true, true, false));
+        assert_eq!(limited(|p| p.ask_interval_ms = 1), (true, true, false));
+        assert_eq!(limited(|p| p.first_ask_after_ms = 1), (false, true, false));
+        assert_eq!(limited(|p| p.ask_window_s = 1), (false, true, false));
+        assert_eq!(limited(|p| p.query_is_repeat = true), (false, true, false));
+    }
+
+    #[test]
+    fn a_switch_is_polled_that_answers_and_does_not_call_back() {
+        let polled = |has_callback, has_query, has_statement| {
+            SwitchProfile { has_callback, has_query, has_statement, ..full() }.must_be_polled()
+        };
+        assert!(polled(false, true, false) && polled(false, false, true) && polled(false, true, true));
+        assert!(!polled(false, false, false) && !polled(true, true, true));
+    }
+
+    #[test]
+    fn a_recall_that_is_answered_later_is_sent_after_the_end() {
+        let recalls = |can_recall, recall_answer_within_s| {
+            SwitchProfile { can_recall, recall_answer_within_s, ..full() }.recalls_after_end()
+        };
+        assert!(recalls(true, 1));
+        assert!(!recalls(true, 0) && !recalls(false, 1));
+    }
+
+    #[test]
+    fn a_look_is_bounded_by_four_requests_and_the_ledgers_part() {
+        let profile = SwitchProfile { attempt_timeout_ms: 100, ..full() };
+        assert_eq!((profile.attempt_bound_ms(), profile.look_bound_ms()), (1_200, 1_400));
+    }
+
+    /// Each payment stores its profile: a field that has its default is left out.
+    #[test]
+    fn a_field_with_its_default_is_not_stored() {
+        let stored = serde_json::to_value(full()).unwrap();
+        assert!(
+            stored.get("confirm_by_query").is_none() && stored.get("late_settlement").is_none(),
+            "{stored}"
+        );
+        let stored =
+            serde_json::to_value(SwitchProfile { confirm_by_query: ConfirmByQuery::Always, ..full() })
+                .unwrap();
+        assert_eq!(stored["confirm_by_query"], "always");
+    }
+}
