@@ -397,6 +397,36 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_of_claims_is_an_amount_of_its_switch() {
+        let checked = |limit: serde_json::Value| {
+            let mut limited = switch(&[""], &[]);
+            limited["claims_limit_minor"] = limit;
+            switches(serde_json::json!({"a": limited})).check(SecretsOf::Callbacks)
+        };
+        let name = |name: &str| SwitchName::new(name).unwrap();
+        for (limit, expected) in
+            [(0.into(), Some(0)), (5_000.into(), Some(5_000)), (serde_json::json!(null), None)]
+        {
+            let switches = checked(limit).unwrap();
+            assert_eq!(switches.claims_limit_minor(&name("a")), expected);
+            assert_eq!(switches.claims_limit_minor(&name("b")), None);
+        }
+        let error = checked((-1).into()).unwrap_err();
+        assert!(matches!(&error, SwitchConfigError::NegativeClaimsLimit(name) if name == "a"), "{error}");
+    }
+
+    #[test]
+    fn each_process_keeps_the_secrets_of_its_side_alone() {
+        let kept = |secrets_of| {
+            let checked = switches(serde_json::json!({"a": switch(&[""], &[])})).check(secrets_of).unwrap();
+            let kept = checked.secrets().map(|(setting, secret)| format!("{setting} = {secret}"));
+            kept.collect::<Vec<_>>()
+        };
+        assert_eq!(kept(SecretsOf::Requests), ["switches.a.api_token = t"]);
+        assert_eq!(kept(SecretsOf::Callbacks), ["switches.a.callback_secrets = whsec_x"]);
+    }
+
+    #[test]
     fn a_destination_without_a_route_has_no_switch() {
         let checked =
             switches(serde_json::json!({"a": switch(&["DE"], &[])})).check(SecretsOf::Callbacks).unwrap();

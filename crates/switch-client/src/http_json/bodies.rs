@@ -201,3 +201,47 @@ pub(super) fn scalar_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
         _ => None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(rename_all = "UPPERCASE")]
+    enum Word {
+        Yes,
+    }
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Body {
+        #[serde(default, deserialize_with = "scalar_text")]
+        code: Option<String>,
+        #[serde(default, deserialize_with = "optional_word")]
+        word: Option<Word>,
+    }
+
+    fn read(body: serde_json::Value) -> Option<Body> {
+        serde_json::from_value(body).ok()
+    }
+
+    #[test]
+    fn a_code_is_read_as_text_or_number_and_anything_else_as_nothing() {
+        let code = |code: serde_json::Value| read(serde_json::json!({"code": code})).unwrap().code;
+        assert_eq!(code("AC04".into()).as_deref(), Some("AC04"));
+        assert_eq!(code(17.into()).as_deref(), Some("17"));
+        for unreadable in [serde_json::json!(null), serde_json::json!(true), serde_json::json!(["AC04"])] {
+            assert_eq!(code(unreadable), None);
+        }
+    }
+
+    #[test]
+    fn a_word_that_may_be_missing_is_a_known_one_or_an_error() {
+        let nothing = Some(Body { code: None, word: None });
+        assert_eq!(read(serde_json::json!({})), nothing);
+        assert_eq!(read(serde_json::json!({"word": null})), nothing);
+        let yes = Some(Body { code: None, word: Some(Word::Yes) });
+        assert_eq!(read(serde_json::json!({"word": "YES"})), yes);
+        assert_eq!(read(serde_json::json!({"word": "NO"})), None);
+        assert_eq!(read(serde_json::json!({"word": {"YES": null}})), None);
+    }
+}

@@ -44,6 +44,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn r24_an_integer_is_read_from_its_field_or_refused() {
+        #[derive(serde::Deserialize)]
+        struct Body {
+            #[serde(deserialize_with = "deserialize_integer")]
+            amount: i64,
+        }
+        let read = |text: &str| serde_json::from_str::<Body>(&format!("{{\"amount\": {text}}}"));
+        assert_eq!(read("1.25e3").unwrap().amount, 1_250);
+        assert_eq!(read("-7").unwrap().amount, -7);
+        let error = read("1.5").err().unwrap().to_string();
+        assert!(error.contains("expected an integer of at most 64 bits"), "{error}");
+    }
+
+    #[test]
     fn r24_integers_are_parsed_in_every_json_notation() {
         for (text, value) in [
             ("1250", Some(1_250)),

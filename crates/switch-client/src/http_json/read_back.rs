@@ -213,3 +213,28 @@ fn has_money(transfer: &TransferView, lookup_key: &LookupKey) -> bool {
     transfer.amount_minor == Some(lookup_key.money.amount_minor())
         && transfer.currency.as_deref() == Some(lookup_key.money.currency().code())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recall_or_a_cancel_that_was_not_sent_says_why() {
+        let unlisted = "the transfer was not found in the switch's listing".to_owned();
+        let reply = |answer: QueryAnswer| SwitchReply::new(answer, None);
+        for (looked_up, detail) in [
+            (QueryAnswer::Ambiguous { detail: "two".into() }, "two".to_owned()),
+            (QueryAnswer::OurFault { detail: "403".into() }, "403".to_owned()),
+            (QueryAnswer::NoAnswer { detail: "503".into() }, "503".to_owned()),
+            (QueryAnswer::NotFound, unlisted.clone()),
+            (QueryAnswer::Pending, unlisted.clone()),
+        ] {
+            let answer = reply(looked_up).into_recall_answer().answer;
+            assert_eq!(answer, RecallAnswer::Unknown { detail });
+        }
+        let answer = reply(QueryAnswer::NoAnswer { detail: "503".into() }).into_cancel_answer().answer;
+        assert_eq!(answer, CancelAnswer::NoAnswer { detail: "503".into() });
+        let answer = reply(QueryAnswer::Pending).into_cancel_answer().answer;
+        assert_eq!(answer, CancelAnswer::NoAnswer { detail: unlisted });
+    }
+}

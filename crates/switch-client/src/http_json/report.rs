@@ -303,3 +303,27 @@ impl From<PostingBody> for PostingReport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_read_with_its_code() {
+        let reason = |more: serde_json::Value| {
+            let mut body = serde_json::json!({"type": RETURNED, "reference": "tx:submit", "return_id": "ret_1",
+                "amount_minor": 500, "currency": "EUR"});
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let switch = SwitchName::new("mock").unwrap();
+            match HttpJsonReports.read(&switch, body.to_string().as_bytes()).unwrap() {
+                Incoming::Return(report) => report.reason,
+                other => panic!("{other:?}"),
+            }
+        };
+        let both = serde_json::json!({"reason_code": "AC04", "reason": "closed"});
+        assert_eq!(reason(both).as_deref(), Some("AC04: closed"));
+        assert_eq!(reason(serde_json::json!({"reason_code": "AC04"})).as_deref(), Some("AC04"));
+        assert_eq!(reason(serde_json::json!({"reason": "closed"})).as_deref(), Some("closed"));
+        assert_eq!(reason(serde_json::json!({})), None);
+    }
+}

@@ -261,3 +261,53 @@ impl StatementPositions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use payment_protocol::ids::SwitchName;
+    use payment_protocol::reject::Reject;
+    use payment_protocol::report::SettledReport;
+
+    fn report(amount_minor: i64) -> SettledReport {
+        let switch = SwitchName::new("mock").unwrap();
+        SettledReport { switch, reference: "tx:submit".into(), amount_minor, currency: "EUR".into() }
+    }
+
+    #[test]
+    fn two_entries_of_a_transfer_are_one_answer_or_a_contradiction() {
+        let (settled, returned) = (QueryAnswer::Settled(report(500)), QueryAnswer::Returned(report(500)));
+        let void = |reason: &str| QueryAnswer::Void { reject: Reject::uncoded(reason) };
+        for (first, second) in [(settled.clone(), returned.clone()), (returned.clone(), settled.clone())] {
+            assert_eq!(later_answer(first, second), returned);
+        }
+        assert_eq!(later_answer(settled.clone(), settled.clone()), settled);
+        // The words of a reject do not make another end of it.
+        assert_eq!(later_answer(void("closed account"), void("account closed")), void("closed account"));
+        let contradictory = [
+            (settled.clone(), QueryAnswer::Returned(report(501))),
+            (QueryAnswer::Returned(report(501)), settled.clone()),
+            (settled.clone(), QueryAnswer::Settled(report(501))),
+            (settled, void("closed account")),
+        ];
+        for (first, second) in contradictory {
+            let answer = later_answer(first, second);
+            assert!(matches!(answer, QueryAnswer::NoAnswer { .. }), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn the_positions_of_lookups_are_bounded() {
+        let positions = StatementPositions::default();
+        let known = || positions.lock().by_reference.len();
+        for n in 0..POSITIONS_MAX {
+            positions.record_lookup(&n.to_string(), "1");
+        }
+        assert_eq!(known(), POSITIONS_MAX);
+        // A known reference takes no room; a new one begins again.
+        positions.record_lookup("0", "2");
+        assert_eq!((known(), positions.lock().by_reference["0"].as_str()), (POSITIONS_MAX, "2"));
+        positions.record_lookup("new", "3");
+        assert_eq!((known(), positions.lock().by_reference["new"].as_str()), (1, "3"));
+    }
+}

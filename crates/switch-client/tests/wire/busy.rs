@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switch_client::SwitchClient;
 
 use crate::calls::{ALL, Call, client_with, order, reference};
 use crate::server::{Server, Step, response, response_with};
@@ -15,6 +16,7 @@ async fn pause(status: u16, headers: &[&str]) -> u64 {
     let server = Server::start(vec![Step::Send(response_with(status, headers, b"{}"))]).await;
     let client = client_with(&server.url, &json!({"retry_interval_max_ms": LONGEST.as_millis() as u64}));
     Call::Query.make(&client).await;
+    let client: &dyn SwitchClient = &client;
     let pause = client.retry_after();
     assert_eq!(client.permits_submit(), pause.is_none(), "{status} {headers:?}");
     pause.map_or(0, |pause| pause.as_millis().div_ceil(100_000) as u64 * 100)

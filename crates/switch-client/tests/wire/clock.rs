@@ -1,6 +1,7 @@
 //! The header `Date`: the switch's clock, on which deadlines count. A header that is not exactly one IMF-fixdate is missing.
 
 use serde_json::json;
+use switch_client::SwitchClient;
 
 use crate::calls::{ALL, Call, client_with};
 use crate::server::{DATE, Server, Step, raw, response};
@@ -119,7 +120,7 @@ async fn the_switch_time_is_read_from_any_answer_to_a_health_call() {
         ("cuts off the body", raw(200, &[&format!("Date: {DATE}"), "Content-Length: 9"], b"x"), false),
     ] {
         let server = Server::start(vec![Step::Send(bytes)]).await;
-        let now = client_with(&server.url, &json!({})).switch_now().await;
+        let now = SwitchClient::switch_now(&client_with(&server.url, &json!({}))).await;
         assert_eq!(now.is_ok(), is_known, "the switch {name}: {now:?}");
         assert_eq!(server.request_lines(), ["GET /health"], "the switch {name}");
     }

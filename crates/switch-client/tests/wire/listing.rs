@@ -2,7 +2,7 @@
 //! than the newest transfer would make an earlier transfer of the same amount look like ours.
 
 use serde_json::{Value, json};
-use switch_client::TransferRef;
+use switch_client::{SwitchClient, TransferRef};
 
 use crate::calls::{ACCOUNT, client_with, lookup_key, query_word};
 use crate::server::{Server, Step, response};
@@ -42,7 +42,8 @@ async fn s1_8_a_marker_is_the_one_newest_transfer_or_an_error() {
         ("has a page after no transfer", page(&[], "5".into()), None),
     ] {
         let server = Server::start(vec![step]).await;
-        let marker = client_with(&server.url, &json!({})).marker(ACCOUNT).await;
+        let client = client_with(&server.url, &json!({}));
+        let marker = SwitchClient::marker(&client, ACCOUNT).await;
         assert_eq!(marker.as_deref().ok(), expected, "the switch {name}: {marker:?}");
     }
 }

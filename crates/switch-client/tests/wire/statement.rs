@@ -1,6 +1,7 @@
 //! The statement: the lookup of one transfer, the position before a submit, and the pages for reconciliation.
 
 use serde_json::{Value, json};
+use switch_client::SwitchClient;
 use switch_client::client::STATEMENT_NOT_READ_TO_END;
 
 use crate::calls::{client_with, lookup_key, query_word, reference};
@@ -208,7 +209,7 @@ async fn a_statement_position_is_one_that_was_read_before() {
         let client = client_with(&server.url, &json!({}));
         client.statement(&lookup_key(None, None)).await;
         let before = server.requests().len();
-        let position = client.statement_position().await;
+        let position = SwitchClient::statement_position(&client).await;
         assert_eq!(position.as_deref(), expected, "the switch {name}");
         assert_eq!(server.requests().len() - before, requests, "the switch {name}");
     }
