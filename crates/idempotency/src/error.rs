@@ -114,3 +114,94 @@ fn is_unavailable(error: &sqlx::Error) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An error of the server with this SQLSTATE.
+    #[derive(Debug)]
+    struct ServerError(&'static str);
+
+    impl std::fmt::Display for ServerError {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl std::error::Error for ServerError {}
+
+    impl sqlx::error::DatabaseError for ServerError {
+        fn message(&self) -> &str {
+            self.0
+        }
+        fn code(&self) -> Option<std::borrow::Cow<'_, str>> {
+            Some(self.0.into())
+        }
+        fn as_error(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+            self
+        }
+        fn as_error_mut(&mut self) -> &mut (dyn std::error::Error + Send + Sync + 'static) {
+            self
+        }
+        fn into_error(self: Box<Self>) -> Box<dyn std::error::Error + Send + Sync + 'static> {
+            self
+        }
+        fn kind(&self) -> sqlx::error::ErrorKind {
+            sqlx::error::ErrorKind::Other
+        }
+    }
+
+    fn server(code: &'static str) -> sqlx::Error {
+        sqlx::Error::Database(Box::new(ServerError(code)))
+    }
+
+    #[test]
+    fn a_store_that_did_not_answer_is_told_from_one_that_refused() {
+        let silent = [
+            IdempotencyError::Unavailable,
+            IdempotencyError::LeaseExceeded,
+            IdempotencyError::Database(sqlx::Error::PoolTimedOut),
+            IdempotencyError::Database(sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into())),
+            IdempotencyError::Database(server("08006")),
+            IdempotencyError::Database(server("53100")),
+            IdempotencyError::Database(server("57P01")),
+            IdempotencyError::Database(server("58030")),
+            IdempotencyError::BatchEffect(Box::new(sqlx::Error::PoolClosed)),
+            IdempotencyError::BatchEffect(Box::new(server("57P03"))),
+        ];
+        for error in silent {
+            assert!(error.is_store_unavailable(), "{error:?}");
+        }
+        let answered = [
+            IdempotencyError::QueueFull,
+            IdempotencyError::ClaimLost,
+            IdempotencyError::Database(sqlx::Error::RowNotFound),
+            IdempotencyError::Database(server("23505")),
+            IdempotencyError::Database(server("40001")),
+            IdempotencyError::BatchEffect(Box::new(server("22012"))),
+            IdempotencyError::BatchEffect("no database error".into()),
+        ];
+        for error in answered {
+            assert!(!error.is_store_unavailable(), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_batch_that_was_not_sent_is_final() {
+        for error in [
+            IdempotencyError::Unavailable,
+            IdempotencyError::Database(sqlx::Error::PoolTimedOut),
+            IdempotencyError::Database(sqlx::Error::PoolClosed),
+        ] {
+            assert!(error.is_final(), "{error:?}");
+        }
+        for error in [
+            IdempotencyError::LeaseExceeded,
+            IdempotencyError::Database(server("57P01")),
+            IdempotencyError::BatchEffect(Box::new(sqlx::Error::PoolTimedOut)),
+        ] {
+            assert!(!error.is_final(), "{error:?}");
+        }
+    }
+}

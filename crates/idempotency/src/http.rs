@@ -307,3 +307,31 @@ pub fn json_response(stored: StoredResponse, is_replay: bool) -> Response {
     let json = HeaderValue::from_static("application/json");
     (status, [(header::CONTENT_TYPE, json), (IDEMPOTENT_REPLAY, replay)], stored.body).into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_of_the_store_has_its_refusal() {
+        let refused = |error: IdempotencyError| RequestRefusal::from(&error).code();
+        for error in [
+            IdempotencyError::QueueFull,
+            IdempotencyError::OutcomeUnknown,
+            IdempotencyError::PartitionMissing,
+            IdempotencyError::Unavailable,
+            IdempotencyError::LeaseExceeded,
+            IdempotencyError::Database(sqlx::Error::PoolTimedOut),
+        ] {
+            assert_eq!(refused(error), "store_unavailable");
+        }
+        assert_eq!(refused(IdempotencyError::ClaimLost), "transaction_in_progress");
+        for error in [
+            IdempotencyError::Database(sqlx::Error::RowNotFound),
+            IdempotencyError::NotStorable { status: 503 },
+            IdempotencyError::OutcomeCount { requests: 2, outcomes: 1 },
+        ] {
+            assert_eq!(refused(error), "internal");
+        }
+    }
+}

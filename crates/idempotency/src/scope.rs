@@ -67,4 +67,16 @@ mod tests {
         assert_ne!(number("t", "c", "k"), number("tc", "", "k"));
         assert_ne!(number("t", "c", "k"), number("t", "ck", "k"));
     }
+
+    #[test]
+    fn each_bit_of_a_lock_number_is_set_for_half_of_the_scopes() {
+        let numbers = (0..1_000_u64).map(|n| {
+            ScopeId(Uuid::from_bytes(digest(&[&n.to_be_bytes()])[..16].try_into().unwrap())).lock_number()
+        });
+        let numbers: Vec<i64> = numbers.collect();
+        for bit in 0..64 {
+            let set = numbers.iter().filter(|number| **number >> bit & 1 == 1).count();
+            assert!((400..=600).contains(&set), "bit {bit} is set for {set} of 1000 scopes");
+        }
+    }
 }

@@ -7,7 +7,7 @@ mod support;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
 use idempotency::token_claim::{self, Holder, TokenClaimOutcome};
-use idempotency::{IdempotencyError, IdempotencyOptions, MIGRATOR, StoredResponse};
+use idempotency::{ClaimOutcome, IdempotencyError, IdempotencyOptions, MIGRATOR, StoredResponse};
 use sqlx::PgPool;
 use support::{TIMEOUT, count, fingerprint, key, scope};
 
@@ -117,4 +117,36 @@ async fn s3_4_idempotency_claims_expired_for_over_a_minute_are_reaped(pool: PgPo
     for holder in holders.into_iter().take(3) {
         assert!(matches!(holder.release().await, Err(IdempotencyError::ClaimLost)));
     }
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s4_4_an_expired_claim_that_a_transaction_takes_over_is_in_progress_for_others(pool: PgPool) {
+    let _stalled = claimed(claim(&pool, "k", "a").await);
+    sqlx::query("UPDATE idempotency.keys SET lease_until = clock_timestamp() - interval '1 ms'")
+        .execute(&pool)
+        .await
+        .unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    let (key, options) = (key("k"), IdempotencyOptions::default());
+    let taken_over = idempotency::claim(&mut tx, &scope(&key), &fingerprint("a"), &options).await.unwrap();
+    assert!(matches!(taken_over, ClaimOutcome::Claimed(_)), "{taken_over:?}");
+    // The transaction holds the key's lock, and its own claim is not committed.
+    let other = tokio::time::timeout(TIMEOUT, claim(&pool, "k", "a")).await.expect("no answer");
+    assert!(matches!(other, TokenClaimOutcome::InProgress), "{other:?}");
+    tx.rollback().await.unwrap();
+    let _taken = claimed(claim(&pool, "k", "a").await);
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s4_4_every_abandoned_claim_is_removed_in_one_call(pool: PgPool) {
+    let insert = "INSERT INTO idempotency.keys
+             (scope_id, tenant, client, key, request_hash, claim_token, lease_until, expires_at, schema_version)
+         SELECT gen_random_uuid(), 't', 'c', n::text, sha256(''), gen_random_uuid(),
+                clock_timestamp() - interval '1 hour', now() + interval '1 day', 1
+         FROM generate_series(1, 1001) AS n";
+    sqlx::query(insert).execute(&pool).await.unwrap();
+    let live = claimed(claim(&pool, "live", "a").await);
+    assert_eq!(token_claim::reap(&pool).await.unwrap(), 1_001);
+    assert_eq!(count(&pool, "idempotency.keys").await, 1);
+    live.complete(&StoredResponse::new(201, "done")).await.unwrap();
 }
