@@ -121,6 +121,19 @@ async fn environment_variables_configure_the_shape_of_the_mock_switch(
     assert_eq!(process.request(Method::GET, "/v1/statement", None).await.0, 501);
 }
 
+#[tokio::test]
+async fn an_argument_that_would_have_no_effect_is_refused() {
+    let refused = Command::new(env!("CARGO_BIN_EXE_mock-switch"))
+        .args(["--config", "bank.toml"])
+        .output()
+        .await
+        .unwrap();
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{error}");
+    assert!(error.contains(r#"the argument "--config" is unknown"#), "{error}");
+    assert!(error.contains("MOCK_SWITCH_CONFIG") && error.contains("MOCK_SWITCH_SECTION__KEY"), "{error}");
+}
+
 #[sqlx::test(migrations = false)]
 async fn the_mock_switch_creates_its_missing_database(_options: PgPoolOptions, connect: PgConnectOptions) {
     let name = format!("mock_switch_new_{}", std::process::id());

@@ -6,6 +6,7 @@
 mod env_value;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -34,6 +35,18 @@ pub enum ConfigError {
         /// Where to set it.
         hint: String,
     },
+    /// The process was started with an argument, which would have no effect.
+    #[error(
+        "the argument {argument:?} is unknown: this process takes none; set the keys in a file named by {file_var}, or as {prefix}_SECTION__KEY in the environment"
+    )]
+    Argument {
+        /// The first argument.
+        argument: OsString,
+        /// The variable that names the file.
+        file_var: String,
+        /// The prefix of the variables.
+        prefix: String,
+    },
     /// A key is set by the environment and by a file that the environment names.
     #[error("the environment sets both {variable} and {variable}{FILE_SUFFIX}; set one of the two")]
     SetTwice {
@@ -54,8 +67,11 @@ const FILE_SUFFIX: &str = "_FILE";
 /// begins with `[`, otherwise a text, without the line break at its end.
 ///
 /// # Errors
-/// [`ConfigError`], which names the file or the key and how to set it.
+/// [`ConfigError`], which names the file or the key and how to set it. An argument of the process is refused: it would have no effect.
 pub fn load<T: DeserializeOwned>(prefix: &str, file_var: &str) -> Result<T, ConfigError> {
+    if let Some(argument) = std::env::args_os().nth(1) {
+        return Err(ConfigError::Argument { argument, file_var: file_var.into(), prefix: prefix.into() });
+    }
     load_file(prefix, file_var, std::env::var_os(file_var).map(PathBuf::from).as_deref())
 }
 
