@@ -288,13 +288,7 @@ async fn s4_6_the_circuit_opens_and_closes_with_the_idempotency_store(pool: PgPo
 async fn r35_a_full_idempotency_queue_refuses_without_awaiting_a_connection(pool: PgPool) {
     create_table(&pool).await;
     // The only connection is in use, so the worker waits for it, and one request is queued.
-    let options = pool.connect_options().as_ref().clone();
-    let narrow = PgPoolOptions::new()
-        .max_connections(1)
-        .acquire_timeout(Duration::from_secs(10))
-        .connect_with(options)
-        .await
-        .unwrap();
+    let narrow = narrow(&pool).await;
     let acquired = narrow.acquire().await.unwrap();
     let batcher = batcher(&narrow, BatchOptions { workers: 1, batch_max: 1, queue_max: 1 });
     let keys: Vec<(String, &str)> = (0..20).map(|n| (format!("k{n}"), "a")).collect();
@@ -305,4 +299,37 @@ async fn r35_a_full_idempotency_queue_refuses_without_awaiting_a_connection(pool
     assert_eq!(refused + done, 20, "{results:?}");
     assert!(refused > 0 && done > 0, "{results:?}");
     assert_eq!(count(&pool, "notes").await, i64::try_from(done).unwrap());
+}
+
+/// A pool of one connection to the database of `pool`.
+async fn narrow(pool: &PgPool) -> PgPool {
+    let options = pool.connect_options().as_ref().clone();
+    let narrow = PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(10));
+    narrow.connect_with(options).await.unwrap()
+}
+
+/// A worker keeps its connection between batches only where others are left for its process.
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn a_worker_returns_the_last_connection_of_its_pool(pool: PgPool) {
+    create_table(&pool).await;
+    let narrow = narrow(&pool).await;
+    let batcher = batcher(&narrow, ONE_WORKER);
+    assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), executed("a"));
+    assert_eq!(count(&narrow, "notes").await, 1);
+    assert_eq!(store_note(&batcher, "l", "a").await.unwrap(), executed("a"));
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn the_outcome_of_a_batch_that_was_not_sent_is_known(pool: PgPool) {
+    let closed = narrow(&pool).await;
+    closed.close().await;
+    let batcher = batcher(&closed, ONE_WORKER);
+    let keys: Vec<(String, &str)> = (0..3).map(|n| (format!("k{n}"), "a")).collect();
+    for result in execute_all(&batcher, &keys).await {
+        let not_sent = matches!(
+            result,
+            Err(IdempotencyError::Unavailable | IdempotencyError::Database(sqlx::Error::PoolClosed))
+        );
+        assert!(not_sent, "{result:?}");
+    }
 }
