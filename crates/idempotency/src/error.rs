@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_did_not_answer_is_told_from_one_that_refused() {
+    fn a_store_that_did_not_answer_is_no_store_that_refused() {
         let silent = [
             IdempotencyError::Unavailable,
             IdempotencyError::LeaseExceeded,

@@ -59,6 +59,23 @@ async fn excessive_reads(bank: &Bank, payments: i64) -> Vec<String> {
     read
 }
 
+/// Planning the read of a payment costs several times the reading itself: where a step runs alone, too, its connection keeps the plan.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_15_a_connection_keeps_its_plan_of_the_read_of_a_payment(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let bank = Bank::with_connections(options, connect, 1).await;
+    let p = bank.payment_at(Stage::Settled, "one").await;
+    for _ in 0..10 {
+        bank.debit(&p).await;
+    }
+    let planned = "SELECT CASE WHEN generic_plans > 0 THEN 'kept' ELSE custom_plans || ' plans' END FROM pg_prepared_statements
+         WHERE statement LIKE 'SELECT p.payment_id AS \"payment_id!\", p.tenant_id%'";
+    assert_eq!(bank.words(planned).await, ["kept"]);
+    bank.close().await;
+}
+
 /// Also where the database does not plan for the batch: its plans of an inequality then expect a third of all seals.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_15_sealing_reads_the_entries_of_its_batch(_: PgPoolOptions, connect: PgConnectOptions) {

@@ -304,7 +304,7 @@ mod tests {
             positions.record_lookup(&n.to_string(), "1");
         }
         assert_eq!(known(), POSITIONS_MAX);
-        // A known reference takes no room; a new one begins again.
+        // A known reference replaces its position; beyond the bound, a new one begins again.
         positions.record_lookup("0", "2");
         assert_eq!((known(), positions.lock().by_reference["0"].as_str()), (POSITIONS_MAX, "2"));
         positions.record_lookup("new", "3");
