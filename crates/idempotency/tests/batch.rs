@@ -308,15 +308,23 @@ async fn narrow(pool: &PgPool) -> PgPool {
     narrow.connect_with(options).await.unwrap()
 }
 
-/// A worker keeps its connection between batches only where others are left for its process.
+/// Between two batches a worker keeps its connection only where others are left for its process.
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn a_worker_returns_the_last_connection_of_its_pool(pool: PgPool) {
+async fn a_busy_worker_returns_the_only_connection_of_its_pool(pool: PgPool) {
     create_table(&pool).await;
     let narrow = narrow(&pool).await;
     let batcher = batcher(&narrow, ONE_WORKER);
-    assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), executed("a"));
-    assert_eq!(count(&narrow, "notes").await, 1);
-    assert_eq!(store_note(&batcher, "l", "a").await.unwrap(), executed("a"));
+    let store = async |n: u32| store_note(&batcher, &format!("k{n}"), "a").await.unwrap();
+    store(0).await;
+    let requests = async {
+        for n in 1.. {
+            store(n).await;
+        }
+    };
+    tokio::select! {
+        acquired = narrow.acquire() => drop(acquired.expect("the worker keeps the connection")),
+        () = requests => {}
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
