@@ -61,7 +61,7 @@ impl Mutants {
         fs::write(sources.join("Cargo.toml"), workspace).unwrap();
         fs::copy(root.join("Cargo.lock"), sources.join("Cargo.lock")).unwrap();
         // Files that are as they were keep their time, so that cargo builds again what has changed.
-        take_over(&sources, &built_sources);
+        copy_differences(&sources, &built_sources);
         let target = folder.join("target");
         let built = Command::new(env!("CARGO"))
             .args(["build", "--quiet", "--offline", "--bins"])
@@ -97,7 +97,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Makes `to` the same as `from`, and writes only the files that differ.
-fn take_over(from: &Path, to: &Path) {
+fn copy_differences(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(to).unwrap().map(Result::unwrap) {
         if from.join(entry.file_name()).exists() {
@@ -112,7 +112,7 @@ fn take_over(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         let to = to.join(entry.file_name());
         if entry.file_type().unwrap().is_dir() {
-            take_over(&entry.path(), &to);
+            copy_differences(&entry.path(), &to);
         } else if fs::read(&to).ok() != fs::read(entry.path()).ok() {
             fs::copy(entry.path(), to).unwrap();
         }

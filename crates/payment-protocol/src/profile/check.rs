@@ -366,7 +366,7 @@ impl SwitchProfile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::samples::full;
+    use crate::profile::samples::{full, queried_by_repeating, without_references};
 
     #[test]
     fn a_switch_profile_with_every_capability_is_accepted_without_warning() {
@@ -438,12 +438,7 @@ mod tests {
             }),
             ProfileError::RepeatWithoutDeduplication
         );
-        let repeat = |p: &mut SwitchProfile| {
-            (p.query_is_repeat, p.reject_is_final, p.burns_reference) = (true, true, true);
-            p.reject_codes = [("AC04".into(), RejectMeaning::Dead)].into();
-        };
-        let mut repeats = SwitchProfile { strategy: Strategy::Reference, ..full() };
-        repeat(&mut repeats);
+        let mut repeats = queried_by_repeating();
         assert_eq!(repeats.check(), Err(ProfileError::RepeatOutlivesRetention { retention_s: 86_400 }));
         repeats.ask_window_s = 43_201;
         assert_eq!(repeats.check(), Err(ProfileError::RepeatOutlivesRetention { retention_s: 86_400 }));
@@ -473,9 +468,7 @@ mod tests {
         let early = ProfileError::RestoredBeforeSent { restore_ms: 39_999, sent_by_ms: 40_000 };
         assert_eq!(restored(39_999), Err(early));
         assert_eq!(restored(40_000), Ok(vec![]));
-        let mut repeats = SwitchProfile { strategy: Strategy::Reference, ..full() };
-        (repeats.query_is_repeat, repeats.reject_is_final, repeats.burns_reference) = (true, true, true);
-        repeats.reject_codes = [("AC04".into(), RejectMeaning::Dead)].into();
+        let mut repeats = queried_by_repeating();
         (repeats.ask_window_s, repeats.start_within_ms, repeats.honours_deadline) = (3_600, 1, false);
         repeats.restore_customer_after_ms = Some(3_600_000);
         assert_eq!(repeats.check(), Err(ProfileError::RestoredAndRepeated));
@@ -491,16 +484,9 @@ mod tests {
         );
     }
 
-    /// A switch without references whose strategy is `validate`.
-    fn without_references() -> SwitchProfile {
-        let mut profile = SwitchProfile { strategy: Strategy::Validate, ..full() };
-        (profile.deduplicates, profile.tombstones, profile.has_callback) = (false, false, false);
-        assert_eq!(profile.check(), Ok(vec![]));
-        profile
-    }
-
     #[test]
     fn validate_is_refused_where_a_switch_knows_references_or_believes_a_reject() {
+        assert_eq!(without_references().check(), Ok(vec![]));
         let refused = |change: fn(&mut SwitchProfile)| {
             let mut profile = without_references();
             change(&mut profile);
@@ -622,9 +608,7 @@ mod tests {
 
     #[test]
     fn a_repeated_query_that_ends_within_the_deadline_may_restore_a_customer() {
-        let mut repeats = SwitchProfile { strategy: Strategy::Reference, ..full() };
-        (repeats.query_is_repeat, repeats.reject_is_final, repeats.burns_reference) = (true, true, true);
-        repeats.reject_codes = [("AC04".into(), RejectMeaning::Dead)].into();
+        let mut repeats = queried_by_repeating();
         (repeats.ask_window_s, repeats.start_within_ms) = (3_600, 1);
         repeats.restore_customer_after_ms = Some(3_600_000);
         assert_eq!(repeats.check(), Ok(vec![]));

@@ -166,8 +166,7 @@ impl SwitchProfile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::samples::full;
-    use crate::reject::RejectMeaning;
+    use crate::profile::samples::{full, queried_by_repeating, without_references};
 
     /// The changes of the nearest safe profile, after `change` to a full profile.
     fn nearest(change: fn(&mut SwitchProfile)) -> Option<String> {
@@ -194,10 +193,7 @@ mod tests {
             Some("strategy = \"at_most_once\"".into())
         );
         assert_eq!(nearest(|p| p.strategy = Strategy::Validate), Some("strategy = \"reference\"".into()));
-        let mut without_references = SwitchProfile { strategy: Strategy::Validate, ..full() };
-        let p = &mut without_references;
-        (p.deduplicates, p.tombstones, p.has_callback) = (false, false, false);
-        assert_eq!(without_references.check(), Ok(vec![]));
+        assert_eq!(without_references().check(), Ok(vec![]));
     }
 
     #[test]
@@ -251,9 +247,7 @@ mod tests {
     #[test]
     fn a_repeated_query_is_asked_within_half_of_the_retention() {
         let repeats = |retention_s| {
-            let mut profile = SwitchProfile { strategy: Strategy::Reference, retention_s, ..full() };
-            (profile.query_is_repeat, profile.reject_is_final, profile.burns_reference) = (true, true, true);
-            profile.reject_codes = [("AC04".into(), RejectMeaning::Dead)].into();
+            let mut profile = SwitchProfile { retention_s, ..queried_by_repeating() };
             (profile.honours_deadline, profile.start_within_ms) = (false, 1);
             profile.nearest_safe().map(|(changes, _)| changes.join(", "))
         };

@@ -1,6 +1,8 @@
 //! Profiles for the tests of this folder.
 
 use super::settings::SwitchProfile;
+use super::strategy::Strategy;
+use crate::reject::RejectMeaning;
 
 /// A switch that offers everything.
 pub(super) fn full() -> SwitchProfile {
@@ -10,4 +12,19 @@ pub(super) fn full() -> SwitchProfile {
             "can_recall":true,"has_callback":true}"#,
     )
     .unwrap()
+}
+
+/// A switch without references, whose strategy is `validate`.
+pub(super) fn without_references() -> SwitchProfile {
+    let mut profile = SwitchProfile { strategy: Strategy::Validate, ..full() };
+    (profile.deduplicates, profile.tombstones, profile.has_callback) = (false, false, false);
+    profile
+}
+
+/// A switch whose query is the repeated submit, without the window that such a switch needs.
+pub(super) fn queried_by_repeating() -> SwitchProfile {
+    let mut profile = SwitchProfile { strategy: Strategy::Reference, ..full() };
+    (profile.query_is_repeat, profile.reject_is_final, profile.burns_reference) = (true, true, true);
+    profile.reject_codes = [("AC04".into(), RejectMeaning::Dead)].into();
+    profile
 }
