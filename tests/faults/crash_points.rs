@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use futures::{StreamExt as _, stream};
-use serde_json::json;
+use futures::future::join_all;
+use serde_json::{Value, json};
 use temporalio_client::WorkflowTerminateOptions;
 use testkit::process::Process;
 use testkit::system::{AcceptedPayment, OPENING_MINOR, payment_request};
+use testkit::temporal::EventType;
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
 use uuid::Uuid;
@@ -20,8 +21,8 @@ use crate::event_bank::EventBank;
 
 /// Time limit for a process to die at its point, and for a payment to reach its end.
 const WITHIN: Duration = Duration::from_secs(120);
-/// Banks that run at once: they wait for Temporal's timeouts most of the time.
-const CONCURRENT: usize = 4;
+/// Banks with the ordinary profile. Each runs its cases one after the other, beside the other banks: a case mostly waits for Temporal's timeouts.
+const ORDINARY_BANKS: usize = 4;
 /// Environment variable of the point.
 const VARIABLE: &str = crash_point::VARIABLE;
 
@@ -65,8 +66,25 @@ enum Course {
     IsDeliveredLate,
 }
 
+/// What a bank's cases have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Ordinary,
+    /// Its database may lose commits.
+    MayLoseCommits,
+    /// Its switch takes one attempt.
+    AtMostOnce,
+    /// Its switch has no callbacks.
+    WithoutCallbacks,
+    /// Its switch has no references.
+    WithoutReferences,
+}
+
+/// A boundary at which a process dies, and what leads a payment there.
+type Case<'c> = (Dies, &'c str, Course);
+
 /// Every point with a path to it.
-const CASES: &[(Dies, &str, Course)] = &[
+const CASES: &[Case<'_>] = &[
     (Dies::Worker, "before starting a workflow", Course::Settles),
     (Dies::Worker, "after starting a workflow", Course::Settles),
     (Dies::Worker, "before reserve_and_submit", Course::Settles),
@@ -127,11 +145,19 @@ const NOT_COVERED: &[(&str, &str)] = &[
     ("run_reconciliation", "no step of a payment; another worker continues it"),
 ];
 
-impl Course {
+impl Kind {
+    const ALL: [Self; 5] = [
+        Self::Ordinary,
+        Self::MayLoseCommits,
+        Self::AtMostOnce,
+        Self::WithoutCallbacks,
+        Self::WithoutReferences,
+    ];
+
     fn options(self) -> SystemOptions {
         let options = SystemOptions {
             sandbox_amounts: true,
-            commits_may_be_lost: self == Self::SettlesInSteps,
+            commits_may_be_lost: self == Self::MayLoseCommits,
             ..SystemOptions::default()
         };
         // A dead worker's tasks come back after ten seconds and more: no time of the payment may be over by then.
@@ -140,11 +166,12 @@ impl Course {
             .with_profile("submit_budget_ms", 120_000)
             .with_profile("submit_deadline_ms", 150_000);
         match self {
-            Self::IsPolled => SystemOptions {
+            Self::Ordinary | Self::MayLoseCommits => options,
+            Self::WithoutCallbacks => SystemOptions {
                 shape: json!({"callback": false}),
                 ..options.with_profile("has_callback", false)
             },
-            Self::IsLocked | Self::HoldsLock => SystemOptions {
+            Self::WithoutReferences => SystemOptions {
                 shape: json!({"keys": false, "dedup": false, "tombstone": false, "callback": false}),
                 ..options
                     .with_profile("strategy", "validate")
@@ -152,14 +179,30 @@ impl Course {
                     .with_profile("tombstones", false)
                     .with_profile("has_callback", false)
             },
-            Self::SettlesAtMostOnce => SystemOptions {
+            Self::AtMostOnce => SystemOptions {
                 shape: json!({"dedup": false, "query": false}),
                 ..options
                     .with_profile("strategy", "at_most_once")
                     .with_profile("deduplicates", false)
                     .with_profile("has_query", false)
             },
-            _ => options,
+        }
+    }
+
+    /// Into how many banks its cases are divided.
+    fn banks(self) -> usize {
+        if self == Self::Ordinary { ORDINARY_BANKS } else { 1 }
+    }
+}
+
+impl Course {
+    fn kind(self) -> Kind {
+        match self {
+            Self::SettlesInSteps => Kind::MayLoseCommits,
+            Self::SettlesAtMostOnce => Kind::AtMostOnce,
+            Self::IsPolled => Kind::WithoutCallbacks,
+            Self::IsLocked | Self::HoldsLock => Kind::WithoutReferences,
+            _ => Kind::Ordinary,
         }
     }
 
@@ -195,15 +238,21 @@ fn process(bank: &mut EventBank, dies: Dies) -> &mut Process {
     }
 }
 
+fn request(system: &System, amount: &str) -> Value {
+    let mut body = payment_request(amount);
+    body["source_account"] = system.account().into();
+    body
+}
+
 /// Orders the payment under this key until it is accepted, whatever happens to payments-api.
 async fn order(system: &System, key: &str, amount: &str) -> anyhow::Result<AcceptedPayment> {
-    let body = payment_request(amount);
+    let body = request(system, amount);
     until("the payment is accepted", WITHIN, || async {
         let response = system.post_payment(key, &body).await;
         let Some(response) = response.ok().filter(|response| response.status().is_success()) else {
             return Ok(None);
         };
-        let accepted: serde_json::Value = response.json().await?;
+        let accepted: Value = response.json().await?;
         let text = |field: &str| accepted[field].as_str().map(str::to_owned).context("a field is missing");
         Ok(Some(AcceptedPayment {
             payment_id: text("payment_id")?,
@@ -239,10 +288,10 @@ async fn die(process: &mut Process, point: &str, deaths: u32) -> anyhow::Result<
     Ok(())
 }
 
-async fn run(dies: Dies, point: &str, path: Course, deaths: u32) -> anyhow::Result<()> {
-    let mut bank = EventBank::start_with("crash", path.options()).await?;
+/// Runs one case; afterwards, every process lives and the payment has ended, or waits for an operator.
+async fn run(bank: &mut EventBank, (dies, point, path): Case<'_>, deaths: u32) -> anyhow::Result<()> {
     if path != Course::HoldsLock {
-        doom(process(&mut bank, dies), point).await?;
+        doom(process(bank, dies), point).await?;
     }
     if path == Course::IsDeliveredLate {
         bank.system.api.kill().await?;
@@ -261,9 +310,9 @@ async fn run(dies: Dies, point: &str, path: Course, deaths: u32) -> anyhow::Resu
     let key = Uuid::new_v4().to_string();
     // payments-api may die with the request in hand: the customer repeats it.
     let payment = if dies == Dies::Api && point.ends_with("accepting a payment") {
-        let refused = bank.system.post_payment(&key, &payment_request(path.amount())).await;
+        let refused = bank.system.post_payment(&key, &request(&bank.system, path.amount())).await;
         ensure!(refused.is_err(), "payments-api answered: {refused:?}");
-        die(process(&mut bank, dies), point, deaths).await?;
+        die(process(bank, dies), point, deaths).await?;
         order(&bank.system, &key, path.amount()).await?
     } else {
         order(&bank.system, &key, path.amount()).await?
@@ -273,7 +322,7 @@ async fn run(dies: Dies, point: &str, path: Course, deaths: u32) -> anyhow::Resu
         bank.system.wait_for_state(id, "submitted").await?;
     }
     if path.freezes() {
-        bank.system.set_account_status(testkit::system::ALICE, "frozen").await?;
+        bank.system.set_account_status(bank.system.account(), "frozen").await?;
         bank.system.switch.finish_transfer(&payment.reference, "settle").await?;
     }
     match path {
@@ -286,7 +335,7 @@ async fn run(dies: Dies, point: &str, path: Course, deaths: u32) -> anyhow::Resu
         Course::IsDeliveredLate => die(&mut bank.system.api, "after storing a callback", 1).await?,
         Course::HoldsLock => {
             bank.system.wait_for_state(id, "submitted").await?;
-            doom(process(&mut bank, dies), point).await?;
+            doom(process(bank, dies), point).await?;
             // It reports nothing before the payment has ended.
             if point == "after check_lock_holder" {
                 bank.system.switch.finish_transfer(&payment.reference, "settle").await?;
@@ -294,7 +343,7 @@ async fn run(dies: Dies, point: &str, path: Course, deaths: u32) -> anyhow::Resu
         }
         Course::IsDecided => {
             bank.system.wait_for_state(id, "needs_operator").await?;
-            bank.system.set_account_status(testkit::system::ALICE, "active").await?;
+            bank.system.set_account_status(bank.system.account(), "active").await?;
             let staff = ["ann", "ben"];
             let operators = bank.system.operators(&staff).await?;
             operators.decide_debit(&bank.system, staff, id).await?;
@@ -302,7 +351,7 @@ async fn run(dies: Dies, point: &str, path: Course, deaths: u32) -> anyhow::Resu
         _ => {}
     }
     if !point.ends_with("accepting a payment") {
-        die(process(&mut bank, dies), point, deaths).await?;
+        die(process(bank, dies), point, deaths).await?;
     }
     if point == "before check_lock_holder" {
         bank.system.switch.finish_transfer(&payment.reference, "settle").await?;
@@ -320,20 +369,61 @@ async fn run(dies: Dies, point: &str, path: Course, deaths: u32) -> anyhow::Resu
     if path.end() == "settled" && path != Course::IsDecided {
         bank.wait_for_notifications(std::slice::from_ref(id)).await?;
     }
+    // No step is left that could bring a process to its point in the bank's next case.
+    bank.system.wait_until_inbox_delivered(id).await?;
+    bank.wait_until_published().await?;
+    let last = if path == Course::IsTerminated { format!("{id}:resume:1") } else { id.clone() };
+    match path.end() {
+        "needs_operator" => {}
+        "settled" => {
+            bank.system.wait_for_event(&last, EventType::WorkflowExecutionCompleted).await?;
+        }
+        _ => {
+            bank.system.wait_for_event(&last, EventType::WorkflowExecutionFailed).await?;
+        }
+    }
     Ok(())
 }
 
-/// Runs cases, [`CONCURRENT`] at once.
-async fn run_all(cases: impl Iterator<Item = (Dies, &str, Course)>, deaths: u32) -> anyhow::Result<()> {
-    let failed: Vec<String> = stream::iter(cases)
-        .map(|(dies, point, path)| async move {
-            let outcome = run(dies, point, path, deaths).await;
-            outcome.err().map(|error| format!("{dies:?} {point}: {error:#}"))
-        })
-        .buffer_unordered(CONCURRENT)
-        .filter_map(std::future::ready)
-        .collect()
-        .await;
+/// Runs the cases of one bank, one after the other, until one fails; returns the failure.
+async fn run_bank(kind: Kind, cases: Vec<Case<'_>>, deaths: u32) -> Option<String> {
+    let mut bank = match EventBank::start_with("crash", kind.options()).await {
+        Ok(bank) => bank,
+        Err(error) => return Some(format!("the bank {kind:?} does not start: {error:#}")),
+    };
+    for (n, case) in cases.iter().enumerate() {
+        let outcome = async {
+            if n > 0 {
+                bank.system.next_case().await?;
+            }
+            run(&mut bank, *case, deaths).await
+        };
+        if let Err(error) = outcome.await {
+            return Some(format!(
+                "{case:?}, and the {} cases after it did not run: {error:#}",
+                cases.len() - n - 1
+            ));
+        }
+    }
+    None
+}
+
+/// Runs cases. Those of a kind are dealt to its banks, all of which run at once.
+async fn run_all(
+    cases: impl DoubleEndedIterator<Item = Case<'_>> + Clone,
+    deaths: u32,
+) -> anyhow::Result<()> {
+    let mut banks: Vec<(Kind, Vec<Case<'_>>)> = Vec::new();
+    for kind in Kind::ALL {
+        let mut dealt = vec![Vec::new(); kind.banks()];
+        // From the last to the first: where a process that handles events dies, no event of an earlier payment may be on its way.
+        for (n, case) in cases.clone().rev().filter(|(_, _, path)| path.kind() == kind).enumerate() {
+            dealt[n % kind.banks()].push(case);
+        }
+        banks.extend(dealt.into_iter().filter(|cases| !cases.is_empty()).map(|cases| (kind, cases)));
+    }
+    let outcomes = join_all(banks.into_iter().map(|(kind, cases)| run_bank(kind, cases, deaths))).await;
+    let failed: Vec<String> = outcomes.into_iter().flatten().collect();
     ensure!(failed.is_empty(), "{}", failed.join("\n\n"));
     Ok(())
 }
