@@ -1,14 +1,25 @@
 //! A payment without failures: accepted, reserved, submitted, confirmed, settled (S0.3 to S0.7).
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 use temporalio_client::{UntypedSignal, WorkflowSignalOptions};
 use temporalio_common::data_converters::RawValue;
 use testkit::system::OPENING_MINOR;
+use testkit::wait::until;
 use testkit::{System, SystemOptions};
+
+/// How long the switch keeps back its answer to a submit, in milliseconds: longer than its callbacks take.
+const ACCEPT_HANG_MS: u64 = 5_000;
+/// Time limit for the delivery of callbacks.
+const WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn s0_3_to_s0_7_r23_payments_end_as_the_switch_confirms() -> anyhow::Result<()> {
-    let mut system = System::start("confirmation", SystemOptions::default().with_long_attempts()).await?;
+    let options = SystemOptions::default()
+        .with_profile("attempt_timeout_ms", ACCEPT_HANG_MS + 1_000)
+        .with_profile("submit_budget_ms", 27_000);
+    let mut system = System::start("confirmation", options).await?;
     s0_3_to_s0_7_a_confirmed_payment_is_debited_once(&mut system).await?;
     s0_6_repeated_callbacks_before_the_submit_returns_debit_once(&mut system).await?;
     s0_6_a_success_with_another_amount_is_debited_if_the_switch_says_the_amount_when_queried(&mut system)
@@ -51,13 +62,18 @@ async fn s0_6_repeated_callbacks_before_the_submit_returns_debit_once(
     system: &mut System,
 ) -> anyhow::Result<()> {
     system.next_case().await?;
-    system
-        .switch
-        .set_default_behaviour(
-            json!({"settle_after_ms": 0, "submit": [{"accept_hang_ms": 700}], "callback": {"copies": 20}}),
-        )
-        .await?;
+    let hang = json!([{"accept_hang_ms": ACCEPT_HANG_MS}]);
+    let behaviour = json!({"settle_after_ms": 0, "submit": hang, "callback": {"copies": 20}});
+    system.switch.set_default_behaviour(behaviour).await?;
+    let ordered = Instant::now();
     let payment = system.pay("3.00").await?;
+    until("the switch has delivered every copy", WITHIN, || async {
+        let copies = system.switch.callbacks(&payment.reference).await.unwrap_or_default();
+        let delivered = copies.iter().filter(|copy| copy["state"] == "DELIVERED").count();
+        Ok((delivered == 20).then_some(()))
+    })
+    .await?;
+    assert!(ordered.elapsed() < Duration::from_millis(ACCEPT_HANG_MS), "the submit had returned before");
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 300);
     assert_eq!(system.audit().await?.debited, 1);

@@ -1,32 +1,24 @@
 //! Processes killed while a payment is open (S0.17, S2.1).
 
-use std::time::Duration;
-
 use anyhow::Context as _;
 use serde_json::json;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use testkit::system::OPENING_MINOR;
-use testkit::wait::until;
 use testkit::{System, SystemOptions};
 
-/// Waits until the switch has accepted the transfer; the worker may not have its answer yet.
-async fn wait_until_accepted(system: &System, reference: &str) -> anyhow::Result<()> {
-    until("the switch has accepted the transfer", Duration::from_secs(30), || async {
-        Ok(system.switch.transfer_status(reference).await?.map(|_| ()))
-    })
-    .await
-}
+/// How long the switch keeps back its answer, in milliseconds: until the worker is killed.
+const ACCEPT_HANG_MS: u64 = 4_500;
 
 #[tokio::test]
 async fn s0_17_a_worker_killed_between_acceptance_and_answer_debits_once() -> anyhow::Result<()> {
-    let mut system = System::start("killed-after-acceptance", SystemOptions::default()).await?;
-    system
-        .switch
-        .set_default_behaviour(json!({"outcome": "hold", "submit": [{"accept_hang_ms": 900}]}))
-        .await?;
+    let options = SystemOptions::default()
+        .with_profile("attempt_timeout_ms", ACCEPT_HANG_MS + 500)
+        .with_profile("submit_budget_ms", 25_000);
+    let mut system = System::start("killed-after-acceptance", options).await?;
+    let accepted_late = json!({"outcome": "hold", "submit": [{"accept_hang_ms": ACCEPT_HANG_MS}]});
+    system.switch.set_default_behaviour(accepted_late).await?;
     let payment = system.pay("5.00").await?;
-    wait_until_accepted(&system, &payment.reference).await?;
-    system.worker.kill().await?;
+    system.kill_worker_before_the_answer(&payment).await?;
     system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.worker.restart().await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;

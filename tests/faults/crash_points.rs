@@ -279,7 +279,7 @@ async fn die(process: &mut Process, point: &str, deaths: u32) -> anyhow::Result<
         })
         .await
         .with_context(|| process.log_tail())?;
-        ensure!(process.log_tail().contains(&format!("crash point: {point}")), "{}", process.log_tail());
+        ensure!(process.has_logged(&format!("crash point: {point}"))?, "{}", process.log_tail());
         if left == 0 {
             process.remove_variable(VARIABLE);
         }

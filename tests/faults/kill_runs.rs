@@ -53,5 +53,7 @@ async fn r11_workers_frozen_and_killed_with_cut_connections_charge_once() -> any
         assert_eq!(system.available().await?, OPENING_MINOR - i64::try_from(settled)? * 500);
         system.audit().await?;
     }
+    // The jumps of the switch's clock void some transfers, and not all.
+    assert!(settled > 0, "no payment settled");
     Ok(())
 }

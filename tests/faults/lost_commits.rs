@@ -213,16 +213,8 @@ fn slow_answer() -> Value {
 /// Kills the worker after the switch accepted the transfer and before its answer, and loses the record of the attempt. The next
 /// try follows when the killed one has timed out at the server.
 async fn lose_the_attempt_in_flight(system: &mut System, payment: &AcceptedPayment) -> anyhow::Result<()> {
-    let id = payment.payment_id.as_str();
-    until("the switch has accepted the transfer", Duration::from_secs(60), || async {
-        Ok(system.switch.transfer_status(&payment.reference).await?.map(|_| ()))
-    })
-    .await?;
-    system.worker.kill().await?;
-    let answered = "SELECT count(*) FROM submissions WHERE payment_id = $1 AND outcome IS NOT NULL";
-    let answered: i64 = sqlx::query_scalar(answered).bind(id).fetch_one(&system.database.pool).await?;
-    assert_eq!(answered, 0, "the worker was killed too late: the answer is recorded");
-    lose_the_attempt(system, id).await?;
+    system.kill_worker_before_the_answer(payment).await?;
+    lose_the_attempt(system, &payment.payment_id).await?;
     system.worker.restart().await
 }
 

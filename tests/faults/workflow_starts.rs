@@ -22,8 +22,8 @@ use testkit::wait::until;
 use testkit::{System, SystemOptions};
 
 const STARTS: usize = 64;
-/// Claims of one payment by the starters of four workers.
-const CLAIMS: usize = 8;
+/// Claims of one payment by the starters of four workers, all of them before the time limit of a start.
+const CLAIMS: usize = 16;
 const AMOUNT_MINOR: i64 = 500;
 /// Time limit for one step.
 const WITHIN: Duration = Duration::from_secs(60);

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use crate::root;
 
-/// The names in backticks that begin with the number of a requirement or fault: `r19_...`, `s0_8_...`.
+/// The names of tests in backticks: sentences of at least four words.
 fn cited_names(text: &str) -> Vec<&str> {
     let quoted = text.split('`').skip(1).step_by(2);
-    let is_numbered = |name: &&str| {
-        let mut letters = name.chars();
-        matches!(letters.next(), Some('r' | 's')) && letters.next().is_some_and(|c| c.is_ascii_digit())
+    let is_sentence = |name: &&str| {
+        let of_a_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        name.matches('_').count() >= 3 && name.chars().all(of_a_name)
     };
-    quoted.filter(is_numbered).collect()
+    quoted.filter(is_sentence).collect()
 }
 
 /// Appends all Rust sources in a folder.
@@ -30,7 +30,7 @@ fn read_sources(folder: &Path, text: &mut String) -> std::io::Result<()> {
 #[test]
 fn every_test_cited_in_requirements_and_faults_exists() -> std::io::Result<()> {
     let mut sources = String::new();
-    for folder in ["crates", "workers", "webhook", "operator-api", "tests"] {
+    for folder in ["crates", "workers", "webhook", "operator-api", "tests", "fuzz"] {
         read_sources(&root().join(folder), &mut sources)?;
     }
     for file in ["requirements.md", "faults.md"] {

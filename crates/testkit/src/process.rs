@@ -26,6 +26,8 @@ pub struct Process {
     listen_variable: &'static str,
     environment: BTreeMap<String, String>,
     child: Option<Child>,
+    /// Where its log begins, in bytes, since the last start.
+    log_from: u64,
     _port: ReservedPort,
     /// Listen address, `127.0.0.1:port`.
     pub address: String,
@@ -51,6 +53,7 @@ impl Process {
             listen_variable,
             environment,
             child: None,
+            log_from: 0,
             address: format!("127.0.0.1:{}", port.number()),
             _port: port,
         };
@@ -63,9 +66,8 @@ impl Process {
     /// # Errors
     /// As [`Process::start`].
     pub async fn restart(&mut self) -> anyhow::Result<()> {
-        let from = std::fs::metadata(&self.log).map_or(0, |log| log.len());
         self.spawn()?;
-        self.address = self.wait_for_address(from).await?;
+        self.address = self.wait_for_address(self.log_from).await?;
         self.wait_ready().await
     }
 
@@ -75,6 +77,7 @@ impl Process {
     /// If the program cannot be executed.
     pub fn spawn(&mut self) -> anyhow::Result<()> {
         let log = File::options().create(true).append(true).open(&self.log)?;
+        self.log_from = log.metadata()?.len();
         let child = Command::new(&self.binary)
             .env_clear()
             .env("PATH", std::env::var("PATH").unwrap_or_default())
@@ -201,6 +204,16 @@ impl Process {
         let lines: Vec<_> = text.lines().collect();
         let tail = &lines[lines.len().saturating_sub(40)..];
         format!("--- {} ---\n{}", self.log.display(), tail.join("\n"))
+    }
+
+    /// Whether the process has logged `text` since its last start.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn has_logged(&self, text: &str) -> std::io::Result<bool> {
+        let log = std::fs::read(&self.log)?;
+        let since_start = log.get(usize::try_from(self.log_from).unwrap_or(0)..).unwrap_or_default();
+        Ok(String::from_utf8_lossy(since_start).contains(text))
     }
 
     /// Waits until the log contains `text`, for a state of the process that nothing else shows.

@@ -116,6 +116,12 @@ impl FaultProxy {
         self.link.change(direction, |flow| flow.cut_after = Some(bytes));
     }
 
+    /// Whether a cut is planned in this direction that has not happened yet.
+    #[must_use]
+    pub fn is_cut_due(&self, direction: Direction) -> bool {
+        self.link.flow(direction).cut_after.is_some()
+    }
+
     /// Holds the bytes of one direction; the connections stay open and the bytes are kept.
     pub fn hold(&self, direction: Direction) {
         self.link.change(direction, |flow| flow.held = true);

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use anyhow::ensure;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use super::{OPENING_MINOR, System};
+use super::{AcceptedPayment, OPENING_MINOR, System};
 use crate::auditor::{self, Audit};
 use crate::wait::until;
 
@@ -193,6 +194,27 @@ impl System {
             Ok((undelivered == 0).then_some(()))
         })
         .await
+    }
+
+    /// Kills the worker while the switch keeps back the answer to the payment's submit, which it has accepted: for a behaviour with
+    /// `accept_hang_ms`.
+    ///
+    /// # Errors
+    /// If the switch does not accept the transfer in time, or the answer was recorded before the kill.
+    pub async fn kill_worker_before_the_answer(&mut self, payment: &AcceptedPayment) -> anyhow::Result<()> {
+        until("the switch has accepted the transfer", WITHIN, || async {
+            Ok(self.switch.transfer_status(&payment.reference).await?.map(|_| ()))
+        })
+        .await?;
+        self.worker.kill().await?;
+        let answered: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM submissions WHERE payment_id = $1 AND outcome IS NOT NULL",
+        )
+        .bind(&payment.payment_id)
+        .fetch_one(&self.database.pool)
+        .await?;
+        ensure!(answered == 0, "the worker was killed too late: the answer is recorded");
+        Ok(())
     }
 
     /// Damages the ledger by statements that no trigger sees. It is not sampled from here on.
