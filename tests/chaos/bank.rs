@@ -134,7 +134,8 @@ impl Bank {
     }
 
     /// Makes a fault happen; `accounts` are those of the customers who pay now. Returns whether it happened: a process may have exited
-    /// by itself, and what takes a statement needs a database that answers.
+    /// by itself, a link may have no connection, and what takes a statement needs a database that answers. Of some faults of links,
+    /// [`Bank::heal`] knows.
     ///
     /// # Errors
     /// If the fault cannot be made to happen.
@@ -172,7 +173,10 @@ impl Bank {
             Fault::FreezeTemporal => self.temporal.pause()?,
             Fault::KillBroker => self.broker.kill().await?,
             Fault::FreezeBroker => self.broker.pause()?,
-            Fault::Cut(link) => self.link(link).cut(),
+            Fault::Cut(link) => {
+                happened = self.link(link).connections() > 0;
+                self.link(link).cut();
+            }
             Fault::CutAfter(link, direction, bytes) => self.link(link).cut_after(direction, bytes),
             Fault::HoldOneWay(link, direction) => self.link(link).hold(direction),
             Fault::Hold(link) => {
@@ -180,6 +184,7 @@ impl Bank {
                 self.link(link).hold(Direction::ToClient);
             }
             Fault::Refuse(link) => {
+                happened = self.link(link).connections() > 0;
                 self.link(link).refuse(true);
                 self.link(link).cut();
             }
@@ -197,12 +202,20 @@ impl Bank {
         Ok(happened)
     }
 
-    /// Ends a fault.
+    /// Ends a fault. Returns whether it happened, if it was begun: bytes were held back or delayed, or enough of them passed before a cut.
     ///
     /// # Errors
     /// If a program cannot be started.
-    pub(crate) async fn heal(&mut self, fault: Fault) -> anyhow::Result<()> {
+    pub(crate) async fn heal(&mut self, fault: Fault) -> anyhow::Result<bool> {
         self.down.retain(|down| *down != fault);
+        let happened = match fault {
+            Fault::CutAfter(link, direction, _) => !self.link(link).is_cut_due(direction),
+            Fault::HoldOneWay(link, direction) => self.link(link).is_affected(direction),
+            Fault::Hold(link) | Fault::Slow(link, _) => {
+                [Direction::ToServer, Direction::ToClient].iter().any(|way| self.link(link).is_affected(*way))
+            }
+            _ => true,
+        };
         match fault {
             Fault::Kill(program) => self.program(program).spawn()?,
             Fault::Terminate(program) => {
@@ -230,7 +243,7 @@ impl Bank {
             | Fault::Slow(link, _) => self.link(link).heal(),
             Fault::FreezeAccounts => self.to_unfreeze.append(&mut self.frozen),
         }
-        Ok(())
+        Ok(happened)
     }
 
     /// What a supervisor and operators do meanwhile: starts each process again that has exited though no fault keeps it from

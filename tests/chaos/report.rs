@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::books::Books;
 use crate::customers::Customers;
-use crate::schedule::{Fault, Step};
+use crate::schedule::{self, Fault, Step};
 
 /// Items of a list that are printed.
 const PRINTED: usize = 20;
@@ -32,9 +32,9 @@ impl Report<'_> {
         self.ended_after.is_some() && [lost, doubled, stuck, violations].into_iter().all(Vec::is_empty)
     }
 
-    /// How often each planned kind of fault happened.
+    /// How often each kind of fault happened.
     fn faults(&self) -> BTreeMap<&'static str, i64> {
-        let mut kinds: BTreeMap<_, i64> = self.planned.iter().map(|step| (step.fault.kind(), 0)).collect();
+        let mut kinds: BTreeMap<_, i64> = schedule::kinds().into_iter().map(|kind| (kind, 0)).collect();
         for fault in self.made {
             *kinds.entry(fault.kind()).or_default() += 1;
         }

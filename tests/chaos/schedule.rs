@@ -1,5 +1,6 @@
 //! Which fault happens when: drawn from the seed alone, so that the same seed gives the same schedule.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rand::seq::SliceRandom as _;
@@ -193,6 +194,12 @@ fn of_links(random: &mut ChaCha8Rng) -> Vec<Fault> {
             ]
         })
         .collect()
+}
+
+/// Every kind of fault.
+pub(crate) fn kinds() -> BTreeSet<&'static str> {
+    let mut random = ChaCha8Rng::seed_from_u64(0);
+    SEQUENCES.iter().flat_map(|sequence| (sequence.faults)(&mut random)).map(Fault::kind).collect()
 }
 
 /// The faults of a run, in the order of their times.

@@ -34,6 +34,8 @@ struct Flow {
     cut_after: Option<u64>,
     /// Bytes that have passed.
     passed: u64,
+    /// Whether bytes were held back or delayed since the last [`FaultProxy::heal`].
+    affected: bool,
 }
 
 /// State shared by all connections.
@@ -122,6 +124,18 @@ impl FaultProxy {
         self.link.flow(direction).cut_after.is_some()
     }
 
+    /// Whether bytes of this direction were held back or delayed since the last [`FaultProxy::heal`].
+    #[must_use]
+    pub fn is_affected(&self, direction: Direction) -> bool {
+        self.link.flow(direction).affected
+    }
+
+    /// Open connections.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.link.cuts.receiver_count()
+    }
+
     /// Holds the bytes of one direction; the connections stay open and the bytes are kept.
     pub fn hold(&self, direction: Direction) {
         self.link.change(direction, |flow| flow.held = true);
@@ -173,6 +187,20 @@ impl Link {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
+    /// The delay of a chunk that comes now.
+    fn delay(&self, direction: Direction) -> Duration {
+        let mut flow = self.flow(direction);
+        flow.affected |= !flow.delay.is_zero();
+        flow.delay
+    }
+
+    /// Whether a chunk that comes now is held back.
+    fn is_held(&self, direction: Direction) -> bool {
+        let mut flow = self.flow(direction);
+        flow.affected |= flow.held;
+        flow.held
+    }
+
     /// Counts up to `offered` bytes as passed: how many may pass, and whether the connections are cut after them.
     fn admit(&self, direction: Direction, offered: usize) -> (usize, bool) {
         let mut flow = self.flow(direction);
@@ -217,11 +245,11 @@ async fn copy(
         if read == 0 {
             return to.shutdown().await;
         }
-        let delay = link.flow(direction).delay;
+        let delay = link.delay(direction);
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        while link.flow(direction).held {
+        while link.is_held(direction) {
             changed.changed().await.map_err(std::io::Error::other)?;
         }
         let (passing, is_cut) = link.admit(direction, read);
