@@ -15,6 +15,7 @@ chaos() {
   case $minutes in [1-9] | [1-9][0-9] | [1-9][0-9][0-9]) ;; *) fail "--minutes takes a whole number from 1 to 999, not '$minutes'" ;; esac
   case $seed in '' | *[!0-9]* | ??????????????????*) fail "--seed takes a whole number of at most 17 digits, not '$seed'" ;; esac
   start_run chaos
+  remove_kept_databases
   install_tools
   start_test_database # the switch's books are in it
   export TEST_DATABASE_URL TEST_TEMPORAL_ADDRESS=http://127.0.0.1:9
@@ -26,6 +27,7 @@ chaos() {
   # shellcheck disable=SC2016 # expanded by the inner shell
   CHAOS_SECONDS=$((minutes * 60)) CHAOS_SEED=$seed run_in_foreground bash -c 'set -o pipefail; output=$1; shift; "$@" | tee "$output"' tee "$output" \
     cargo test --quiet --workspace --test chaos -- --nocapture --exact r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment || code=$?
+  [ "$code" = 0 ] || keep_databases
   grep '^payments [0-9]' "$output" || fail "the run ended without a result; its output is in $output"
   return "$code"
 }

@@ -72,6 +72,7 @@ start_cluster() {
   create_cluster "$kind" "$dir"
   stop_cluster "$dir" # left by a killed run
   record_resource database.cluster "$dir"
+  printf '%s\n' "$options" >"$dir/options"
   run_pg pg_ctl -D "$dir/data" -l "$dir/server.log" -w -t "$ready_bound_s" -o "$options" start >"$log" 2>&1 || {
     print_log_tail "$dir/server.log"
     fail "the database did not start; its log is $dir/server.log"

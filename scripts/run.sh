@@ -92,6 +92,28 @@ make_temporary_folder() {
   record_resource "$1.folder" "$REPLY"
 }
 
+# keep_databases: the database folders of this run outlive it, so that a failure can be examined, until remove_kept_databases.
+keep_databases() {
+  local file folder
+  for file in "$run_dir"/*-database.folder "$run_dir"/*-migrated.folder; do
+    [ -f "$file" ] || continue
+    folder=$(sed -n 1p "$file")
+    printf '%s\n' "$folder" >>"$dev_dir/kept-databases"
+    rm "$file"
+    log_note "kept until the next run: ${pg_prefix[*]+"${pg_prefix[*]} "}$pg_bin/pg_ctl -D $folder/data -o \"$(sed -n 1p "$folder/options")\" start"
+  done
+}
+
+# Deletes the database folders that an earlier run kept.
+remove_kept_databases() {
+  local folder
+  [ -f "$dev_dir/kept-databases" ] || return 0
+  while read -r folder; do
+    remove_temporary_folder "$folder"
+  done <"$dev_dir/kept-databases"
+  rm "$dev_dir/kept-databases"
+}
+
 # Deletes a folder of make_temporary_folder; refuses any other name.
 remove_temporary_folder() {
   case $1 in

@@ -9,6 +9,7 @@ run_tests() {
     shift
   fi
   start_run test
+  remove_kept_databases
   install_tools
   install_test_tools
   start_test_servers
@@ -21,6 +22,7 @@ run_tests() {
   : >"$output"
   if [ $# = 0 ]; then
     run_all_programs "$output" || code=$?
+    [ "$code" = 0 ] || keep_databases
     log_step "$(count_results "$output") (exit code $code)"
     cp "$output" "$log_dir/output.txt"
     return "$code"
@@ -36,6 +38,7 @@ run_tests() {
   # shellcheck disable=SC2016 # expanded by the inner shell
   run_in_foreground bash -c 'set -o pipefail; output=$1; shift; "$@" | tee -a "$output"' tee "$output" \
     cargo --config "$REPLY" test ${packages:+"$packages"} --no-fail-fast "$@" || code=$?
+  [ "$code" = 0 ] || keep_databases
   log_step "$(count_results "$output") (exit code $code)"
   cp "$output" "$log_dir/output.txt"
   return "$code"

@@ -34,7 +34,7 @@ struct Costs {
 #[tokio::test]
 async fn a_payment_costs_no_more_than_its_budget() -> anyhow::Result<()> {
     let budget: Costs = toml::from_str(include_str!("../../benches/budget.toml"))?;
-    let cluster = Cluster::start_counting("budget").await?;
+    let mut cluster = Cluster::start_counting("budget").await?;
     let broker = NatsServer::start("budget-broker").await?;
     let options = SystemOptions {
         database_url: Some(cluster.url.clone()),
@@ -72,6 +72,7 @@ async fn a_payment_costs_no_more_than_its_budget() -> anyhow::Result<()> {
         "a payment costs more than benches/budget.toml allows: {}; make it cheaper, or raise the budget and say why",
         over.join("; ")
     );
+    cluster.discard();
     Ok(())
 }
 

@@ -114,7 +114,7 @@ const RARE: &[(&str, &[&str])] = &[
 
 #[tokio::test]
 async fn r36_each_process_uses_the_rights_that_it_has() -> anyhow::Result<()> {
-    let cluster = Cluster::start_counting("rights").await?;
+    let mut cluster = Cluster::start_counting("rights").await?;
     let broker = NatsServer::start("rights-broker").await?;
     let options = SystemOptions {
         database_url: Some(cluster.url.clone()),
@@ -186,6 +186,7 @@ async fn r36_each_process_uses_the_rights_that_it_has() -> anyhow::Result<()> {
             .await;
     assert_eq!(unexplained().await?, [""; 0], "{all_used:?}");
     system.audit().await?;
+    cluster.discard();
     Ok(())
 }
 

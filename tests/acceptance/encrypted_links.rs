@@ -70,7 +70,7 @@ async fn a_payment_settles_over_encrypted_links() -> anyhow::Result<()> {
     let server = ours.certify(HERE)?;
     let (ca, identity) =
         (PemFile::new(&ours.pem())?, PemFile::new(&bank.certify("bank.example")?.identity())?);
-    let cluster = Cluster::start_encrypted("encrypted", &server).await?;
+    let mut cluster = Cluster::start_encrypted("encrypted", &server).await?;
     let broker = NatsServer::start_encrypted("encrypted-broker", &server, &bank).await?;
     let temporal = encrypted_temporal(&server, &bank).await?;
     let options = SystemOptions {
@@ -101,6 +101,7 @@ async fn a_payment_settles_over_encrypted_links() -> anyhow::Result<()> {
     .fetch_one(&system.database.pool)
     .await?;
     assert_eq!(in_clear, 0);
+    cluster.discard();
     Ok(())
 }
 
@@ -108,7 +109,7 @@ async fn a_payment_settles_over_encrypted_links() -> anyhow::Result<()> {
 async fn a_database_that_does_not_prove_its_name_gets_no_password() -> anyhow::Result<()> {
     let (ours, foreign) = (Authority::new()?, Authority::new()?);
     let ca = PemFile::new(&ours.pem())?;
-    let cluster = Cluster::start_encrypted("unproven", &ours.certify(HERE)?).await?;
+    let mut cluster = Cluster::start_encrypted("unproven", &ours.certify(HERE)?).await?;
     for (certified, refused) in certificates(&ours, &foreign)? {
         cluster.set_certificate(&certified).await?;
         let connected = connect_options(&verified(&cluster, ca.path()), false)?.connect().await;
@@ -121,6 +122,7 @@ async fn a_database_that_does_not_prove_its_name_gets_no_password() -> anyhow::R
             (connected, _) => panic!("{refused:?}: {connected:?}"),
         }
     }
+    cluster.discard();
     Ok(())
 }
 

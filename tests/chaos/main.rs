@@ -88,13 +88,7 @@ async fn r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment() -> anyhow:
             bank.wait_ready().await?;
             anyhow::Ok(made)
         };
-        let made = match prepared.await {
-            Ok(made) => made,
-            Err(error) => {
-                let kept = bank.cluster.keep().display().to_string();
-                return Err(error.context(format!("the database is kept in {kept}")));
-            }
-        };
+        let made = prepared.await?;
         let healed = Instant::now();
         let ended = wait_for_none(&mut bank, &customers, OPEN).await?;
         let ended_after = ended.then(|| healed.elapsed());
@@ -121,9 +115,6 @@ async fn r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment() -> anyhow:
     report.print(&customers);
     let is_sound = report.is_sound();
     let samples = report.samples;
-    if !is_sound {
-        println!("the database is kept in {}", bank.cluster.keep().display());
-    }
     ensure!(
         is_sound,
         "the bank failed under seed {seed}; its logs are in {}",
@@ -135,6 +126,7 @@ async fn r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment() -> anyhow:
         ensure!(missed.is_empty(), "the run did not reach: {missed:?}");
     }
     ensure!(samples > 0 && books.payments > 0, "nothing was tested");
+    bank.cluster.discard();
     Ok(())
 }
 

@@ -68,7 +68,7 @@ async fn assert_unaffected(name: &str, clocks: Clocks) -> anyhow::Result<()> {
         .with_profile("submit_budget_ms", 4_200)
         .with_profile("tombstones", false);
     options.shape = json!({"tombstone": false});
-    let cluster = match clocks.database_s {
+    let mut cluster = match clocks.database_s {
         0 => None,
         offset_s => Some(Cluster::start("clock", Preload::Clock { offset_s }).await?),
     };
@@ -104,6 +104,9 @@ async fn assert_unaffected(name: &str, clocks: Clocks) -> anyhow::Result<()> {
     let audit = system.audit().await?;
     ensure!(audit.debited == 2 && audit.open == 0, "{clocks:?}: {audit:?}");
     ensure!(system.available().await? == OPENING_MINOR - 300, "{clocks:?}");
+    if let Some(cluster) = &mut cluster {
+        cluster.discard();
+    }
     Ok(())
 }
 

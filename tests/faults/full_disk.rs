@@ -25,7 +25,7 @@ const WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn r35_a_full_database_disk_is_answered_503_and_leaves_no_partial_write() -> anyhow::Result<()> {
-    let cluster = Cluster::start("full-disk", Preload::FullDisk).await?;
+    let mut cluster = Cluster::start("full-disk", Preload::FullDisk).await?;
     // Deadlines are not the subject of this test.
     let options = SystemOptions { database_url: Some(cluster.url.clone()), ..SystemOptions::default() }
         .with_profile("sla_ms", 600_000)
@@ -84,6 +84,7 @@ async fn r35_a_full_database_disk_is_answered_503_and_leaves_no_partial_write() 
     let audit = system.audit().await?;
     let payments = accepted.len() + refused.len() + 1;
     ensure!((audit.payments, audit.debited, audit.open) == (payments, payments, 0), "{audit:?}");
+    cluster.discard();
     Ok(())
 }
 

@@ -172,6 +172,7 @@ async fn restore_both(older: Older) -> anyhow::Result<()> {
         report["drift"].as_object().is_some_and(|drift| drift.values().all(|count| *count == 0)),
         "{report:#}"
     );
+    bank.cluster.discard();
     Ok(())
 }
 

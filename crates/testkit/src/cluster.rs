@@ -41,8 +41,8 @@ pub struct Cluster {
     /// Folder of PostgreSQL's programs.
     programs: PathBuf,
     user: ServerUser,
-    /// Whether the folder outlives the value.
-    is_kept: bool,
+    /// Whether the folder ends with the value.
+    is_discarded: bool,
     _port: ReservedPort,
 }
 
@@ -156,7 +156,7 @@ impl Cluster {
             start: server,
             programs,
             user,
-            is_kept: false,
+            is_discarded: false,
             _port: port,
         };
         cluster.wait_ready().await?;
@@ -232,10 +232,10 @@ impl Cluster {
         self.folder.join("backup")
     }
 
-    /// Keeps the folder with the data and the log when the server ends, so that a failure can be examined.
-    pub fn keep(&mut self) -> &Path {
-        self.is_kept = true;
-        &self.folder
+    /// Says that the folder ends with the value: a test does so when it has passed. The folder of a test that fails stays, with the data
+    /// and the log.
+    pub fn discard(&mut self) {
+        self.is_discarded = true;
     }
 
     /// Starts a stopped server again, without waiting until it answers.
@@ -298,8 +298,10 @@ impl Drop for Cluster {
         while matches!(self.server.try_wait(), Ok(None)) && started.elapsed() < WITHIN {
             std::thread::sleep(Duration::from_millis(20));
         }
-        if !self.is_kept {
+        if self.is_discarded {
             let _ = std::fs::remove_dir_all(&self.folder);
+        } else {
+            eprintln!("the test's own PostgreSQL is kept in {}", self.folder.display());
         }
     }
 }

@@ -151,6 +151,8 @@ impl System {
         std::fs::create_dir_all(&folder)?;
         let maintenance_url = options.database_url.as_deref().unwrap_or(&test_environment.database_url);
         let database = database::create_from_template(maintenance_url).await?;
+        // For the examination of a failure.
+        std::fs::write(folder.join("database.url"), &database.owner_url)?;
         if options.commits_may_be_lost {
             database.set("synchronous_commit", "off").await?;
         }
