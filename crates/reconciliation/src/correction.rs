@@ -30,7 +30,7 @@ pub enum CorrectionBar {
     },
     /// The switch has not answered, and may still.
     #[error(
-        "{correction} of payment {payment} needs the switch's answer first; repeat it later, the evidence counts without an answer {retention_s} s after the first attempt: {detail}"
+        "{correction} of payment {payment} needs the switch's answer first; repeat it later, the evidence counts without an answer {retention_s} s after the first attempt, or after the acceptance where none is on record: {detail}"
     )]
     Unanswered {
         /// The correction.

@@ -4,12 +4,11 @@
 use std::time::Duration;
 
 use payment_ledger::Ledger;
-use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
+use payment_ledger::reads::explain::{PaymentExplanation as LedgerExplanation, PaymentRow};
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::keys;
 use payment_protocol::money::{format_major, parse_currency};
-use payment_protocol::profile::IdScheme;
 use payment_protocol::rail_id::{RailId, TransferName};
 use payment_protocol::submit::QueryAnswer;
 use serde::Serialize;
@@ -92,6 +91,23 @@ pub fn may_query(profile: &SwitchProfile) -> bool {
     profile.has_query && !profile.limits_queries()
 }
 
+/// The id of the rail that the transfer has if it was sent, and the record of it is lost; `None` where the switch takes our reference.
+async fn unrecorded_rail_id(
+    ledger: &Ledger,
+    row: &PaymentRow,
+    tx_id: &TxId,
+) -> Result<Option<RailId>, String> {
+    let minted = row.profile.mint(tx_id, row.view.accepted_at, 0).map_err(|error| error.to_string())?;
+    let Some(minted) = minted else { return Ok(None) };
+    let named = ledger.named_transaction(&row.profile.switch, minted.as_str()).await;
+    if named.map_err(|error| error.to_string())?.is_some() {
+        return Err(format!(
+            "no id of the rail is on record, and the one that it would have, {minted}, is another payment's"
+        ));
+    }
+    Ok(Some(minted))
+}
+
 /// Looks the transfer up at the switch, within 15 seconds. `options`: the configured switch of the payment, or why it is missing.
 ///
 /// # Errors
@@ -122,11 +138,12 @@ pub async fn query(
     let connected = options.kind.connect(options, profile);
     let client = connected.map_err(|error| error.to_string())?;
     let id = PaymentId::new(row.view.payment_id.as_str()).map_err(|error| error.to_string())?;
-    let rail_id = row.rail_id.clone().map(RailId::stored);
-    if rail_id.is_none() && profile.id_scheme != IdScheme::Plain {
-        return Err("the transfer has no id of the rail yet: nothing was sent".into());
-    }
-    let name = TransferName { reference: keys::submit(&TxId::derive(&id)), rail_id };
+    let tx_id = TxId::derive(&id);
+    let rail_id = match &row.rail_id {
+        Some(stored) => Some(RailId::stored(stored.clone())),
+        None => unrecorded_rail_id(ledger, row, &tx_id).await?,
+    };
+    let name = TransferName { reference: keys::submit(&tx_id), rail_id };
     let stored = ledger.lookup_key(&id).await.map_err(|error| error.to_string())?;
     let key = LookupKey {
         name: name.clone(),

@@ -187,6 +187,31 @@ async fn a_payctl_correction_that_the_switch_contradicts_is_refused() {
     assert_eq!(bank.available("one").await, before + AMOUNT_MINOR);
 }
 
+/// The payment ended as one that was never sent, because the database had lost the record of its attempt, and the switch is gone: without
+/// an attempt, the switch's retention counts from the acceptance.
+#[tokio::test]
+async fn a_late_debit_of_a_payment_without_a_recorded_attempt_is_possible_after_the_retention() {
+    let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
+    let bank = Bank::with_switch(&mock.url).await;
+    let ended = bank.unreserved_end("unrecorded").await;
+    let opened = decide(&bank, &["open-exception", ended.id.as_str()], "Ann", &["--json"]).await.success();
+    let opened: serde_json::Value = serde_json::from_str(&opened).unwrap();
+    let number = opened["exception_id"].to_string();
+    let evidence = ["--evidence", "letter 8", "--json"];
+    let proposed = decide(&bank, &["late-debit", &number], "Ann", &evidence).await.success();
+    let id = decision_id(&serde_json::from_str(&proposed).unwrap());
+    mock.stop().await;
+    let error = decide(&bank, &["confirm", id.as_str()], "Bob", &[]).await.refused();
+    assert!(error.contains("or after the acceptance where none is on record"), "{error}");
+    bank.sql(
+        "BEGIN; SET LOCAL session_replication_role = replica;
+         UPDATE payments SET accepted_at = accepted_at - interval '10 years'; COMMIT",
+    )
+    .await;
+    decide(&bank, &["confirm", id.as_str()], "Bob", &[]).await.success();
+    assert_eq!(bank.available("unrecorded").await, 8_750);
+}
+
 #[tokio::test]
 async fn payctl_refuses_unreadable_evidence() {
     let bank = Bank::open().await;

@@ -114,15 +114,15 @@ impl Ledger {
         Ok(deadline.to_jiff())
     }
 
-    /// Age of the first attempt by the database's clock, and its deadline by the switch's. Where attempts may be missing, the
-    /// age counts from the acceptance, which is older than every attempt.
+    /// Age of the first attempt by the database's clock, and its deadline by the switch's. Where attempts may be missing, and where none is
+    /// on record when the payment has ended, the age counts from the acceptance, which is older than every attempt.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn first_attempt(&self, payment_id: &PaymentId) -> Result<FirstAttempt, LedgerError> {
         let row = sqlx::query!(
             r#"SELECT (extract(epoch FROM clock_timestamp()
-                          - coalesce(first_attempt_at, CASE WHEN attempts_uncertain THEN accepted_at END)) * 1000)::bigint
+                          - coalesce(first_attempt_at, CASE WHEN attempts_uncertain OR ended_at IS NOT NULL THEN accepted_at END)) * 1000)::bigint
                           AS age_ms,
                       submit_deadline
                FROM payments WHERE payment_id = $1"#,
