@@ -14,7 +14,6 @@ use serde_json::json;
 use temporalio_client::errors::WorkflowStartError;
 use temporalio_client::{WorkflowIdReusePolicy, WorkflowStartOptions};
 use testkit::environment::TestEnvironment;
-use testkit::process::Process;
 use testkit::proxy::{Direction, FaultProxy};
 use testkit::system::{AcceptedPayment, OPENING_MINOR};
 use testkit::temporal::EventType;
@@ -63,9 +62,6 @@ async fn r31_four_workers_that_start_a_payment_at_once_debit_once() -> anyhow::R
     for _ in 1..4 {
         workers.push(system.start_process("payment-worker", "PAYMENTS_WORKER__METRICS_LISTEN").await?);
     }
-    for worker in workers.iter().chain([&system.worker]) {
-        wait_until_connected(worker).await?;
-    }
     proxy.hold(Direction::ToServer);
     let payment = system.pay("5.00").await?;
     let ledger = Ledger::new(system.database.pool.clone());
@@ -97,8 +93,6 @@ async fn r31_four_workers_that_start_a_payment_at_once_debit_once() -> anyhow::R
 async fn r31_a_workflow_start_with_a_lost_answer_debits_once() -> anyhow::Result<()> {
     let (proxy, options) = behind_proxy().await?;
     let system = System::start("lost-start", options).await?;
-    wait_until_connected(&system.worker).await?;
-
     // The start reaches Temporal, but its answer is held.
     proxy.hold(Direction::ToClient);
     let payment = system.pay("5.00").await?;
@@ -185,12 +179,6 @@ async fn behind_proxy() -> anyhow::Result<(FaultProxy, SystemOptions)> {
     let proxy = FaultProxy::start(target).await?;
     let temporal_address = Some(format!("http://{}", proxy.address));
     Ok((proxy, SystemOptions { temporal_address, ..SystemOptions::default() }))
-}
-
-/// Waits until the worker is connected to Temporal. Its readiness is that of its database, and a link that is held before would
-/// keep it from connecting.
-async fn wait_until_connected(worker: &Process) -> anyhow::Result<()> {
-    worker.wait_for_log("the process payment-worker is ready").await
 }
 
 /// Outcome of one start.

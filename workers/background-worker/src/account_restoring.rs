@@ -12,7 +12,7 @@ use crate::periodic::{self, RoundOutcome};
 
 /// Restores accounts until `stop`. Several processes may: each account is restored once.
 pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop: &CancellationToken) {
-    let interval = Duration::from_millis(options.restore_interval_ms.clamp(1, 500));
+    let interval = Duration::from_millis(options.restore_interval_ms);
     periodic::run(BackgroundTask::AccountRestoring, interval, stop, async || {
         let round = ledger.restore_all_due(Duration::ZERO).await?;
         metrics::counter!("accounts_restored_total").increment(round.restored as u64);

@@ -37,22 +37,22 @@ pub(crate) struct Options {
 pub(crate) struct BackgroundWorkerOptions {
     /// Address of health and metrics. Default `127.0.0.1:9102`.
     pub(crate) metrics_listen: SocketAddr,
-    /// Pause between two polls of the inbox, in milliseconds. Default 250.
+    /// Pause between two polls of the inbox, in milliseconds, 1 to 60000. Default 250.
     pub(crate) poll_interval_ms: u64,
     /// First pause before an inbox message is delivered again, in milliseconds; doubled after each failure, 5 minutes at
-    /// most. Default 500.
+    /// most; 1 to 300000. Default 500.
     pub(crate) backoff_ms: i64,
-    /// Upper bound of inbox messages claimed by one poll. Default 100.
+    /// Upper bound of inbox messages claimed by one poll, 1 to 10000. Default 100.
     pub(crate) batch: i64,
     /// Pause between two rounds for customers' accounts to restore, in milliseconds, 1 to 500. Default 200.
     pub(crate) restore_interval_ms: u64,
-    /// Pause between two updates of the gauges, in milliseconds. Default 5000; nine times as long as the update took where
+    /// Pause between two updates of the gauges, in milliseconds, 1 to 600000. Default 5000; nine times as long as the update took where
     /// that is longer, 30000 at most.
     pub(crate) metrics_interval_ms: u64,
-    /// Pause between two hold audits, in milliseconds. Default 60000; nine times as long as the audit took where that is longer,
+    /// Pause between two hold audits, in milliseconds, 1 to 600000. Default 60000; nine times as long as the audit took where that is longer,
     /// 150000 at most.
     pub(crate) audit_interval_ms: u64,
-    /// Pause between two rounds of partition maintenance, in milliseconds. Default 60000.
+    /// Pause between two rounds of partition maintenance, in milliseconds, 1 to 600000. Default 60000.
     pub(crate) partition_maintenance_interval_ms: u64,
     /// Longest pause between two polls of the outbox without a wake-up notification, in milliseconds; 1 to 500 (S3.5).
     /// Default 250.
@@ -62,7 +62,7 @@ pub(crate) struct BackgroundWorkerOptions {
     /// How long a payment has ended before its personal fields are erased, where operators had its account erased, in seconds; not
     /// shorter than `event_retention_s`, and a day at least. Default 30 days.
     pub(crate) erase_after_s: u64,
-    /// Pause between two batches of journal sealing, in milliseconds; no pause follows a full batch. Default 1000.
+    /// Pause between two batches of journal sealing, in milliseconds, 1 to 60000; no pause follows a full batch. Default 1000.
     pub(crate) seal_interval_ms: u64,
     /// Upper bound of journal entries of a batch, 1 to 10000. Default 5000.
     pub(crate) seal_batch_max: i64,
@@ -74,6 +74,30 @@ pub(crate) struct BackgroundWorkerOptions {
 }
 
 impl BackgroundWorkerOptions {
+    /// # Errors
+    /// A value is out of its bounds: its task would never do anything, or never pause.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let bounded = [
+            ("poll_interval_ms", number(self.poll_interval_ms), 60_000),
+            ("backoff_ms", self.backoff_ms, 300_000),
+            ("batch", self.batch, 10_000),
+            ("restore_interval_ms", number(self.restore_interval_ms), 500),
+            ("metrics_interval_ms", number(self.metrics_interval_ms), 600_000),
+            ("audit_interval_ms", number(self.audit_interval_ms), 600_000),
+            ("partition_maintenance_interval_ms", number(self.partition_maintenance_interval_ms), 600_000),
+            ("seal_interval_ms", number(self.seal_interval_ms), 60_000),
+            ("seal_batch_max", self.seal_batch_max, 10_000),
+        ];
+        for (name, value, max) in bounded {
+            anyhow::ensure!(
+                (1..=max).contains(&value),
+                "background_worker.{name} ({value}) is from 1 to {max}"
+            );
+        }
+        Ok(())
+    }
+
     /// How long a payment has ended before it is erased.
     ///
     /// # Errors
@@ -123,6 +147,37 @@ impl Default for BackgroundWorkerOptions {
             seal_batch_max: 5_000,
             heads_path: None,
             heads_key: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_would_stop_a_task_or_never_pause_it_is_refused() {
+        type Change = fn(&mut BackgroundWorkerOptions);
+        let options = |change: Change| {
+            let mut options = BackgroundWorkerOptions::default();
+            change(&mut options);
+            options.check().map_err(|error| error.to_string())
+        };
+        assert_eq!(options(|_| {}), Ok(()));
+        let refused: [(Change, &str); 4] = [
+            (|options| options.batch = 0, "background_worker.batch (0) is from 1 to 10000"),
+            (|options| options.backoff_ms = -1, "background_worker.backoff_ms (-1) is from 1 to 300000"),
+            (
+                |options| options.seal_interval_ms = 0,
+                "background_worker.seal_interval_ms (0) is from 1 to 60000",
+            ),
+            (
+                |options| options.restore_interval_ms = 501,
+                "background_worker.restore_interval_ms (501) is from 1 to 500",
+            ),
+        ];
+        for (change, message) in refused {
+            assert_eq!(options(change), Err(message.to_owned()));
         }
     }
 }

@@ -50,6 +50,7 @@ async fn main() -> anyhow::Result<()> {
     let listen = options.background_worker.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN", health, stop.clone());
     options.temporal.check()?;
+    options.background_worker.check()?;
     let heads = options.background_worker.heads_export()?;
     let erase_after = options.background_worker.erase_after()?;
     if let Some(export) = &heads {

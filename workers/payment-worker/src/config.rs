@@ -30,18 +30,18 @@ pub struct PaymentWorkerOptions {
     /// Where health and metrics are served. Default `127.0.0.1:9101`.
     pub metrics_listen: SocketAddr,
     /// In-flight limit of each switch, over all workers: payments that are being started, are started and not yet
-    /// submitted, or are confirmed and not debited within ten seconds. A hung switch uses up only its own limit. Default 200.
+    /// submitted, or are confirmed and not debited within ten seconds. A hung switch uses up only its own limit; 1 to 1000000. Default 200.
     pub max_in_flight: i64,
-    /// Interval at which accepted payments are claimed, in milliseconds. Default 100.
+    /// Interval at which accepted payments are claimed, in milliseconds, 1 to 60000. Default 100.
     pub poll_interval_ms: u64,
     /// Idle time of an open payment after which the liveness check describes its workflow, in milliseconds.
-    /// Default 90000: above the SLA, so that an ordinary wait causes no checks.
+    /// 1 to 86400000. Default 90000: above the SLA, so that an ordinary wait causes no checks.
     pub liveness_check_after_ms: i64,
-    /// Interval of the liveness check, in milliseconds. Default 5000.
+    /// Interval of the liveness check, in milliseconds, 1 to 600000. Default 5000.
     pub liveness_check_interval_ms: u64,
     /// Workflows in the sticky cache; 0 replays the history at every workflow task. Default 1000.
     pub cached_workflows: usize,
-    /// Grants after which an account lock continues as a new run. Default 100.
+    /// Grants after which an account lock continues as a new run, 1 to 10000. Default 100.
     pub lock_grants_max: u32,
     /// Interval of the reconciliation runs with a window, in seconds; 0 creates no schedule. Default 3600. Applies when the
     /// schedule is created, as do the next two; change an existing schedule in Temporal.
@@ -60,6 +60,28 @@ pub struct PaymentWorkerOptions {
     pub shutdown_timeout_ms: u64,
 }
 
+impl PaymentWorkerOptions {
+    /// # Errors
+    /// A value is out of its bounds: no payment would start, or a loop would never pause.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let bounded = [
+            ("max_in_flight", self.max_in_flight, 1_000_000),
+            ("poll_interval_ms", i64::try_from(self.poll_interval_ms).unwrap_or(i64::MAX), 60_000),
+            ("liveness_check_after_ms", self.liveness_check_after_ms, 86_400_000),
+            (
+                "liveness_check_interval_ms",
+                i64::try_from(self.liveness_check_interval_ms).unwrap_or(i64::MAX),
+                600_000,
+            ),
+            ("lock_grants_max", self.lock_grants_max.into(), 10_000),
+        ];
+        for (name, value, max) in bounded {
+            anyhow::ensure!((1..=max).contains(&value), "worker.{name} ({value}) is from 1 to {max}");
+        }
+        Ok(())
+    }
+}
+
 impl Default for PaymentWorkerOptions {
     fn default() -> Self {
         Self {
@@ -75,6 +97,29 @@ impl Default for PaymentWorkerOptions {
             full_reconciliation_interval_s: 86_400,
             build_id: String::new(),
             shutdown_timeout_ms: 8_000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_would_start_no_payment_or_never_pause_a_loop_is_refused() {
+        type Change = fn(&mut PaymentWorkerOptions);
+        let options = |change: Change| {
+            let mut options = PaymentWorkerOptions::default();
+            change(&mut options);
+            options.check().map_err(|error| error.to_string())
+        };
+        assert_eq!(options(|_| {}), Ok(()));
+        let refused: [(Change, &str); 2] = [
+            (|options| options.max_in_flight = 0, "worker.max_in_flight (0) is from 1 to 1000000"),
+            (|options| options.poll_interval_ms = 0, "worker.poll_interval_ms (0) is from 1 to 60000"),
+        ];
+        for (change, message) in refused {
+            assert_eq!(options(change), Err(message.to_owned()));
         }
     }
 }

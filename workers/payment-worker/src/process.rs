@@ -13,6 +13,7 @@ use monitoring::measure;
 use monitoring::metrics::Process;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::ids::SwitchName;
+use service_kit::metrics::Readiness;
 use service_kit::task::Trigger;
 use service_kit::{metrics, published, serve, shutdown};
 use switch_client::{SecretsOf, SwitchClient};
@@ -20,6 +21,7 @@ use temporalio_client::Client;
 use temporalio_common::worker::{VersioningBehavior, WorkerDeploymentOptions, WorkerDeploymentVersion};
 use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use workflow_api::{ConnectError, PaymentWorkflows};
@@ -72,6 +74,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     published::refuse(&listeners, switches.secrets().chain(options.temporal.secrets()))?;
     let ledger = Ledger::new(options.database.pool("payment-worker")?);
     options.temporal.check()?;
+    options.worker.check()?;
     let recorder = metrics::install().context("the metrics of the payment-worker could not be set up")?;
     measure::start(Process::PaymentWorker, ledger.pool().clone(), stop.clone());
     let mut switch_clients = BTreeMap::new();
@@ -87,15 +90,18 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         loops.spawn(recalls::run(ledger.clone(), name.clone(), Arc::clone(client), stop.clone()));
     }
     let loops = watch(loops, stop.clone());
-    let health = metrics::routes(recorder, ledger.readiness());
+    let (waits_for, waiting) = watch::channel(Some("Temporal"));
+    let health = metrics::routes(recorder, readiness(ledger.readiness(), waiting));
     let listen = options.worker.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_WORKER__METRICS_LISTEN", health, stop.clone());
 
     let work = async {
         let Some(client) = connect(&options.temporal, &stop).await else { return Ok(()) };
+        waits_for.send_replace(Some("the Temporal namespace that has the workflows of open payments"));
         if !namespace::wait_for_recorded(&client, &options.temporal, &ledger, &stop).await? {
             return Ok(());
         }
+        waits_for.send_replace(Some("the ledger's open payments, or Temporal's schedules"));
         attributes::register(&client, &options.temporal.namespace).await;
         let profiles = switches.iter().map(|(_, options, profile)| (options, profile));
         let running = PaymentWorkflows::new(options.temporal.clone(), "payment-worker");
@@ -121,6 +127,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         }
         reconciliation::create_schedules(&client, &options.temporal, &options.worker).await?;
         let starter = Starter { ledger, client, temporal: &options.temporal, options: &options.worker };
+        waits_for.send_replace(None);
         tracing::info!(workers = workers.len(), "the process payment-worker is ready");
         run_workers(workers, &starter, &stop).await
     };
@@ -130,6 +137,25 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     panicked.map_or(Ok(()), Err).context("a loop of the payment-worker panicked")?;
     tracing::info!("the process payment-worker has stopped");
     Ok(())
+}
+
+/// The process can work once the database answers and nothing else is waited for.
+fn readiness(
+    database: impl Fn() -> Readiness + Clone + Send + Sync + 'static,
+    waiting: watch::Receiver<Option<&'static str>>,
+) -> impl Fn() -> Readiness + Clone + Send + Sync + 'static {
+    move || {
+        let (database, waiting) = (database(), *waiting.borrow());
+        Box::pin(async move {
+            let warnings = database.await?;
+            match waiting {
+                Some(missing) => {
+                    Err(format!("the payment-worker starts no workflow yet: it waits for {missing}"))
+                }
+                None => Ok(warnings),
+            }
+        })
+    }
 }
 
 /// Waits until the loops have ended. A loop that panics ends the process, which is started again: without its loop, it would go on as if
