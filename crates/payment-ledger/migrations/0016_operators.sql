@@ -248,8 +248,20 @@ BEGIN
 END
 $$;
 
+-- Whether a proposal is too old to be confirmed.
+CREATE FUNCTION is_old_proposal(proposed_at timestamptz) RETURNS boolean LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
+    SELECT proposed_at < clock_timestamp() - interval '7 days'
+$$;
+
+-- Whether this operator was disabled, or lost the role to propose decisions.
+CREATE FUNCTION may_propose_no_more(operator text) RETURNS boolean LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM operators o
+                   WHERE o.name = operator AND (o.disabled_at IS NOT NULL OR NOT 'operator' = ANY (o.roles)))
+$$;
+
 -- Who proposes, confirms or withdraws is who has the session. Proposals take the role operator, a confirmation of another operator the
--- role approver. A decision goes from a proposal to its confirmation or withdrawal, and from there to its outcome.
+-- role approver. A proposal is confirmed within 7 days, and while who proposed it may propose. A decision goes from a proposal to its
+-- confirmation or withdrawal, and from there to its outcome.
 CREATE FUNCTION check_acting_operator() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF TG_OP = 'INSERT' AND NEW.proposed_by IS DISTINCT FROM acting_operator('operator') THEN
@@ -264,6 +276,9 @@ BEGIN
         IF NEW.confirmed_by IS DISTINCT FROM
            acting_operator(CASE WHEN NEW.action IN ('retry_cancel', 'close') THEN 'operator' ELSE 'approver' END) THEN
             PERFORM refuse_action('confirm for ' || NEW.confirmed_by);
+        END IF;
+        IF TG_OP = 'UPDATE' AND (is_old_proposal(OLD.proposed_at) OR may_propose_no_more(OLD.proposed_by)) THEN
+            PERFORM refuse_action('confirm an old proposal, or one of an operator who may not propose any more');
         END IF;
         NEW.confirmed_at := clock_timestamp();
     END IF;

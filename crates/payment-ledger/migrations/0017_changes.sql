@@ -470,7 +470,7 @@ BEGIN
         WHEN refused = 'unknown' THEN 'there is no such change; check the id'
         WHEN refused = 'same_operator' THEN format('operator %s proposed this change; another operator must confirm it', operator)
         WHEN c.status <> 'proposed' THEN format('the change is %s by %s', c.status, coalesce(c.withdrawn_by, c.confirmed_by))
-        WHEN c.proposed_at < clock_timestamp() - interval '7 days' THEN 'the proposal is older than 7 days; propose the change again'
+        WHEN is_old_proposal(c.proposed_at) THEN 'the proposal is older than 7 days; propose the change again'
         WHEN NOT EXISTS (SELECT FROM operators o
                          WHERE o.name = c.proposed_by AND o.disabled_at IS NULL AND change_role(c.kind, false) = ANY (o.roles)) THEN
             format('operator %s, who proposed the change, may not propose any more; propose it again', c.proposed_by)

@@ -262,6 +262,61 @@ async fn a_decision_is_bound_to_the_session_of_its_operator(_: PgPoolOptions, co
     owner.close().await;
 }
 
+/// A proposal is confirmed within 7 days, and while who proposed it may propose; another operator can withdraw it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_old_proposal_and_that_of_a_barred_operator_are_not_confirmed(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
+    for (name, roles) in
+        [("ann", &[Operator][..]), ("bob", &[Approver]), ("eve", &[Operator]), ("max", &[Operator, Approver])]
+    {
+        owner.create_operator(name, roles).await;
+    }
+    let api = operator_api(&connect).await;
+    let acting = async |name| api.ledger.acting_in(log_in(&api.ledger, name).await);
+    let (ann, eve, max) = (acting("ann").await, acting("eve").await, acting("max").await);
+    let session = log_in(&api.ledger, "bob").await;
+    let bob = api.ledger.acting_in(session.clone());
+    let mut proposed = Vec::new();
+    for (name, ledger) in [("ann", &ann), ("eve", &eve), ("max", &max)] {
+        let p = undecided(&owner, name).await;
+        let decision = ledger.propose(&p.id, Action::Release, name, "void", Some("letter 7")).await.unwrap();
+        proposed.push(decision.decision_id);
+    }
+    let [old, disabled, without_role] = proposed.as_slice() else { panic!("{proposed:?}") };
+    owner
+        .sql(&format!(
+            "BEGIN; SET LOCAL session_replication_role = replica;
+             UPDATE decisions SET proposed_at = proposed_at - interval '7 days' WHERE decision_id = '{old}'; COMMIT"
+        ))
+        .await;
+    owner.ledger.disable_operator("eve").await.unwrap();
+    owner.sql("UPDATE operators SET roles = '{approver}' WHERE name = 'max'").await;
+
+    for (decision, refusal) in [
+        (old, DecisionRefusedError::TooOld),
+        (disabled, DecisionRefusedError::ProposerBarred("eve".into())),
+        (without_role, DecisionRefusedError::ProposerBarred("max".into())),
+    ] {
+        let refused = bob.confirm(decision, "bob", "so it is").await;
+        assert!(matches!(&refused, Err(DecideError::Refused(found)) if *found == refusal), "{refused:?}");
+        // The database refuses it whatever the process checks.
+        let confirm = format!(
+            "SELECT set_config('payments.operator_session', encode(sha256('{}'), 'hex'), true);
+             UPDATE decisions SET status = 'confirmed', confirmed_by = 'bob', confirmed_at = now(), confirm_reason = 'r'
+             WHERE decision_id = '{decision}'",
+            session.expose()
+        );
+        let (code, message) = api.refused(&confirm).await;
+        assert!(code == "42501" && message.contains("confirm an old proposal"), "{code} {message}");
+        bob.withdraw(decision, "bob", "propose it again").await.unwrap();
+    }
+    api.close().await;
+    owner.close().await;
+}
+
 /// operator-api posts corrections, each behind the decision of two operators, and nothing else.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn operator_api_posts_corrections_of_two_operators_only(_: PgPoolOptions, connect: PgConnectOptions) {

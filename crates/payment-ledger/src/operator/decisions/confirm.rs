@@ -18,7 +18,7 @@ impl Ledger {
     /// confirmation returns the same outcome.
     ///
     /// Refusals in order of precedence: no operator, no reason, unknown decision, closed, confirmed by another, the
-    /// proposer's own name, and then every refusal of the proposal.
+    /// proposer's own name, a proposer who may not propose any more, a proposal older than 7 days, and then every refusal of the proposal.
     ///
     /// # Errors
     /// [`DecideError`].
@@ -43,6 +43,7 @@ impl Ledger {
         if is_same_operator(&decision.proposed_by, &by) {
             return Err(DecisionRefusedError::SameOperator(decision.proposed_by).into());
         }
+        check_proposal(&mut tx, &decision).await?;
         let confirmed = match (decision.action, decision.exception_id) {
             (OperatorAction::OpenPayment(action), _) => {
                 check_allowed(&mut tx, &locked, action).await?;
@@ -101,6 +102,24 @@ impl Ledger {
         tx.commit().await?;
         Ok(())
     }
+}
+
+/// Of an attacker's or a forgotten proposal, the confirmation would be the only look.
+async fn check_proposal(tx: &mut PgConnection, decision: &DecisionView) -> Result<(), DecideError> {
+    let proposal = sqlx::query!(
+        r#"SELECT may_propose_no_more(proposed_by) AS "is_barred!", is_old_proposal(proposed_at) AS "is_old!"
+           FROM decisions WHERE decision_id = $1"#,
+        decision.decision_id.as_str(),
+    )
+    .fetch_one(tx)
+    .await?;
+    if proposal.is_barred {
+        return Err(DecisionRefusedError::ProposerBarred(decision.proposed_by.clone()).into());
+    }
+    if proposal.is_old {
+        return Err(DecisionRefusedError::TooOld.into());
+    }
+    Ok(())
 }
 
 /// A decision with its payment, read under the payment's lock.

@@ -73,6 +73,16 @@ pub enum DecisionRefusedError {
     /// Four-eyes: the proposing operator cannot confirm.
     #[error("operator {0} proposed this decision; another operator must confirm the decision")]
     SameOperator(String),
+    /// The operator who proposed it was disabled, or lost the role.
+    #[error(
+        "operator {0}, who proposed this decision, may not propose any more; withdraw the decision, and propose it again if it is right"
+    )]
+    ProposerBarred(String),
+    /// Nobody has looked at it for long.
+    #[error(
+        "the proposal is older than 7 days; withdraw the decision, and propose it again if it is still right"
+    )]
+    TooOld,
     /// Another operator confirmed it first.
     #[error("operator {0} has already confirmed this decision; no further confirmation is needed")]
     AlreadyConfirmed(String),
