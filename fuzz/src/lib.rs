@@ -18,6 +18,8 @@ mod callback;
 mod json;
 mod stored;
 
+pub use stored::records;
+
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {

@@ -1,5 +1,6 @@
 //! Records in the database and in Temporal's histories, which a later version reads.
 
+use outbox::Event;
 use payment_ledger::events::TransferEvent;
 use payment_protocol::SwitchProfile;
 use payment_protocol::cause::Cause;
@@ -9,20 +10,34 @@ use reconciliation::{ReconciliationProgress, ReconciliationReport};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+/// Each record, with whether JSON is one.
+const RECORDS: [(&str, fn(&[u8]) -> bool); 7] = [
+    ("payment", is_read::<Payment>),
+    ("profile", is_read::<SwitchProfile>),
+    ("cause", is_read::<Cause>),
+    ("settled_report", is_read::<SettledReport>),
+    ("event", is_event),
+    ("progress", is_read::<ReconciliationProgress>),
+    ("report", is_read::<ReconciliationReport>),
+];
+
 /// The first line names the record; the rest is its JSON. What is read is written and read again without a change.
 pub(crate) fn check(input: &[u8]) -> bool {
     let Some(end) = input.iter().position(|byte| *byte == b'\n') else { return false };
     let (name, json) = (&input[..end], &input[end + 1..]);
-    match name {
-        b"payment" => is_read::<Payment>(json),
-        b"profile" => is_read::<SwitchProfile>(json),
-        b"cause" => is_read::<Cause>(json),
-        b"settled_report" => is_read::<SettledReport>(json),
-        b"event" => is_read::<TransferEvent>(json),
-        b"progress" => is_read::<ReconciliationProgress>(json),
-        b"report" => is_read::<ReconciliationReport>(json),
-        _ => false,
-    }
+    RECORDS.iter().any(|(record, is_read)| record.as_bytes() == name && is_read(json))
+}
+
+/// The names of all records.
+pub fn records() -> impl Iterator<Item = &'static str> {
+    RECORDS.iter().map(|(name, _)| *name)
+}
+
+/// A message of the broker whose body is an event of a transfer.
+fn is_event(json: &[u8]) -> bool {
+    is_read::<Event>(json)
+        && serde_json::from_slice::<Event>(json)
+            .is_ok_and(|event| is_read::<TransferEvent>(event.body.to_string().as_bytes()))
 }
 
 fn is_read<T: DeserializeOwned + Serialize>(json: &[u8]) -> bool {

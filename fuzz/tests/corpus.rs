@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use fuzz_targets::TARGETS;
+use fuzz_targets::{TARGETS, records};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
@@ -59,5 +59,17 @@ fn every_kept_input_and_changed_ones_keep_the_property_of_their_target() {
         for _ in 0..CHANGED {
             (target.check)(&change(&mut rng, &inputs));
         }
+    }
+}
+
+/// A record of an earlier release stays among the inputs; a later release adds its own beside it.
+#[test]
+fn each_stored_record_has_an_input_that_is_read() {
+    let stored = TARGETS.iter().find(|target| target.name == "stored_records").unwrap();
+    let inputs = corpus(stored.name);
+    for record in records() {
+        let begin = format!("{record}\n");
+        let read = inputs.iter().filter(|input| input.starts_with(begin.as_bytes()) && (stored.check)(input));
+        assert!(read.count() > 0, "no input has the record {record}");
     }
 }
