@@ -89,9 +89,10 @@ async fn r3_of_a_concurrent_debit_and_release_one_succeeds(
     bank.close().await;
 }
 
-/// R34: 64 concurrent payments between two accounts in both directions, settled and released: no lost update, no deadlock.
+/// R34: 64 concurrent payments from two accounts, settled and released, lose no update. A step locks the account that pays, and not the
+/// one that is paid, which is at another bank.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r34_payments_in_opposite_directions_do_not_deadlock(
+async fn r34_64_payments_from_two_accounts_lose_no_update(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {

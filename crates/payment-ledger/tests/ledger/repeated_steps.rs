@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::join_all;
+
 use crate::support::{
     Bank, SWITCH_NOW_MS, Sample, Stage, at, event, failure, first_run, report, return_report, returned,
     success,
@@ -19,6 +21,10 @@ use payment_protocol::ids::{DecisionId, EventId};
 use payment_protocol::port::SubmitProgress;
 use payment_protocol::submit::SendAnswer;
 use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+/// Concurrent copies of each step.
+const COPIES: usize = 16;
 
 /// The steps of the activities and of the callbacks, the stage of the payment before each, and the tables that a repeat may change.
 const STEPS: &[(&str, Stage, &[&str])] = &[
@@ -254,4 +260,53 @@ async fn r2_every_step_of_a_payment_that_runs_twice_has_one_effect_and_one_answe
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     bank.audit().await;
+}
+
+/// The number of rows of every table.
+async fn count_rows(bank: &Bank) -> BTreeMap<String, i64> {
+    let tables = "SELECT relname::text FROM pg_class
+                  WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND NOT relispartition";
+    let mut rows = BTreeMap::new();
+    for table in bank.words(tables).await {
+        let count = bank.number(&format!("SELECT count(*) FROM {table}")).await;
+        rows.insert(table, count);
+    }
+    rows
+}
+
+/// The rows that `work` adds to each table, and what it returns.
+async fn added_rows<T>(bank: &Bank, work: impl Future<Output = T>) -> (BTreeMap<String, i64>, T) {
+    let before = count_rows(bank).await;
+    let result = work.await;
+    let mut added = count_rows(bank).await;
+    added.iter_mut().for_each(|(table, count)| *count -= before[table]);
+    added.retain(|_, count| *count != 0);
+    (added, result)
+}
+
+/// R3: all copies give one answer, and leave the rows that one copy leaves.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r3_sixteen_concurrent_copies_of_every_step_have_one_effect_and_one_answer(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let bank = Bank::with_connections(options, connect, 20).await;
+    let mut wrong = Vec::new();
+    for (step, stage, counts) in STEPS {
+        let name = step.replace('_', "-");
+        let [once, often] =
+            [bank.payment_at(*stage, &name).await, bank.payment_at(*stage, &format!("{name}-16")).await];
+        let decision = prepare(step, &bank, &once).await;
+        let (expected, _) = added_rows(&bank, run(step, &bank, &once, decision.as_ref())).await;
+        let decision = prepare(step, &bank, &often).await;
+        let copies = join_all((0..COPIES).map(|_| run(step, &bank, &often, decision.as_ref())));
+        let (added, answers) = added_rows(&bank, copies).await;
+        // A step that counts its repeats leaves a row for each.
+        if counts.is_empty() && (added != expected || answers.iter().any(|answer| *answer != answers[0])) {
+            wrong.push(format!("{step}: {answers:?}, and added {added:?} in place of {expected:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    bank.audit().await;
+    bank.close().await;
 }
