@@ -1,6 +1,6 @@
 //! R1: a process dies (abort, no destructor runs) at each boundary of a payment: before an effect, and between an effect and its report.
 //! The payment ends as if nothing had happened, and the books agree. `crash_point::crash_point` marks the boundaries; those of
-//! payment-worker's activities are all before and after each activity.
+//! payment-worker's activities are before and after each activity, and between the switch's answer and its record.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -115,6 +115,10 @@ const CASES: &[Case<'_>] = &[
     (Dies::Worker, "after release_lock", Course::IsLocked),
     (Dies::Worker, "before fence_reserve", Course::IsTerminated),
     (Dies::Worker, "after fence_reserve", Course::IsTerminated),
+    (Dies::Worker, "after the answer to a submit", Course::Settles),
+    (Dies::Worker, "after the answer to a query", Course::IsPolled),
+    (Dies::Worker, "after the answer to a cancel", Course::IsRefused),
+    (Dies::Worker, "after the answer to a recall", Course::IsRecalled),
     (Dies::Api, "before accepting a payment", Course::Settles),
     (Dies::Api, "after accepting a payment", Course::Settles),
     (Dies::Api, "before storing a callback", Course::Settles),
@@ -129,6 +133,8 @@ const CASES: &[Case<'_>] = &[
 
 /// What compensates, where the worker dies after the effect and before the report: it is repeated.
 const COMPENSATIONS: &[(&str, Course)] = &[
+    ("after the answer to a cancel", Course::IsRefused),
+    ("after the answer to a recall", Course::IsRecalled),
     ("after cancel", Course::IsRefused),
     ("after release", Course::IsRefused),
     ("after recall", Course::IsRecalled),
@@ -263,11 +269,11 @@ async fn order(system: &System, key: &str, amount: &str) -> anyhow::Result<Accep
     .await
 }
 
-/// Starts a process again as one that dies at the point.
+/// Starts a process again as one that dies at the point. A payment-worker may die before it is ready.
 async fn doom(process: &mut Process, point: &str) -> anyhow::Result<()> {
     process.kill().await?;
     process.set_variable(VARIABLE, point);
-    process.restart().await
+    if process.name() == "payment-worker" { process.spawn() } else { process.restart().await }
 }
 
 /// Waits until a process has died at the point `deaths` times, and starts it again each time, at last as one that lives.
@@ -280,10 +286,12 @@ async fn die(process: &mut Process, point: &str, deaths: u32) -> anyhow::Result<
         .await
         .with_context(|| process.log_tail())?;
         ensure!(process.has_logged(&format!("crash point: {point}"))?, "{}", process.log_tail());
-        if left == 0 {
+        if left > 0 {
+            process.spawn()?;
+        } else {
             process.remove_variable(VARIABLE);
+            process.restart().await?;
         }
-        process.restart().await?;
     }
     Ok(())
 }

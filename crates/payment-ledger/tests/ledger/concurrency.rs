@@ -92,10 +92,7 @@ async fn r3_of_a_concurrent_debit_and_release_one_succeeds(
 /// R34: 64 concurrent payments from two accounts, settled and released, lose no update. A step locks the account that pays, and not the
 /// one that is paid, which is at another bank.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r34_64_payments_from_two_accounts_lose_no_update(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn r34_64_payments_from_two_accounts_lose_no_update(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 32).await;
     let (a, b) = (bank.open("a", 64 * AMOUNT_MINOR).await, bank.open("b", 64 * AMOUNT_MINOR).await);
     let writers = (0..64).map(|n: i64| {

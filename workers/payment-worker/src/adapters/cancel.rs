@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crash_point::crash_point;
 use jiff::Timestamp;
 use payment_ledger::LedgerError;
 use payment_ledger::switch::final_status::FinalStatusSource;
@@ -82,7 +83,9 @@ impl<D> CancelPort for CancelAdapter<'_, D> {
         _reference: &Reference,
         key: &CompensationKey,
     ) -> Result<SwitchResponse<CancelAnswer>, LedgerError> {
-        self.session.response(self.session.cancel(key).await?).await
+        let reply = self.session.cancel(key).await?;
+        crash_point("after the answer to a cancel");
+        self.session.response(reply).await
     }
 
     async fn begin_query(&self) -> Result<AskRuling, LedgerError> {
@@ -90,7 +93,9 @@ impl<D> CancelPort for CancelAdapter<'_, D> {
     }
 
     async fn query(&self, _reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, LedgerError> {
-        self.session.response(self.session.query().await?).await
+        let reply = self.session.query().await?;
+        crash_point("after the answer to a query");
+        self.session.response(reply).await
     }
 
     async fn statement(&self, _reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, LedgerError> {

@@ -1,5 +1,6 @@
 //! The port of one recall attempt.
 
+use crash_point::crash_point;
 use payment_ledger::LedgerError;
 use payment_protocol::cancel::SwitchResponse;
 use payment_protocol::facts::RecallRecord;
@@ -25,7 +26,9 @@ impl RecallPort for RecallAdapter<'_> {
         _reference: &Reference,
         key: &StepKey,
     ) -> Result<SwitchResponse<RecallAnswer>, LedgerError> {
-        self.session.response(self.session.recall(key).await?).await
+        let reply = self.session.recall(key).await?;
+        crash_point("after the answer to a recall");
+        self.session.response(reply).await
     }
 
     async fn record(&self, record: RecallRecord, reason: &str) -> Result<RecallRecord, LedgerError> {

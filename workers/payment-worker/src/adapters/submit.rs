@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crash_point::crash_point;
 use jiff::Timestamp;
 use payment_ledger::LedgerError;
 use payment_ledger::steps::submit::OutgoingTransfer;
@@ -232,6 +233,7 @@ impl SubmitPort for SubmitAdapter<'_> {
         self.has_sent.store(true, Ordering::Relaxed);
         set_on_current(attribute::REPLAYED, false);
         let reply = self.timed(client.send(order)).await;
+        crash_point("after the answer to a submit");
         if let Some(id) = reply.transfer_id {
             let _ = self.transfer_id.set(id);
         }
