@@ -15,7 +15,6 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use futures::future::{join, try_join, try_join_all};
 use serde_json::json;
-use sqlx::{Postgres, Transaction};
 use temporalio_client::{WorkflowCancelOptions, WorkflowTerminateOptions};
 use testkit::system::{AcceptedPayment, payment_request};
 use testkit::temporal::{EventType, ResetTo};
@@ -23,6 +22,7 @@ use testkit::wait::until;
 use testkit::{System, SystemOptions, TestCallback};
 
 use crate::golden_table::{GoldenTable, Results};
+use crate::row_lock::{lock_account, wait_until_blocked, waiting_queries};
 
 /// Delay of a held request at the switch.
 const HELD_MS: u64 = 2_500;
@@ -232,45 +232,6 @@ async fn drive(system: &System, cell: &Cell) -> anyhow::Result<()> {
         }
         other => bail!("unknown row {other}"),
     }
-}
-
-/// A row lock on an account, for which reserve, debit and release wait.
-struct AccountRowLock {
-    transaction: Transaction<'static, Postgres>,
-    /// Process id of the session that holds the lock.
-    pid: i32,
-}
-
-async fn lock_account(system: &System, account: &str) -> anyhow::Result<AccountRowLock> {
-    let mut transaction = system.database.pool.begin().await?;
-    let pid = sqlx::query_scalar("SELECT pg_backend_pid() FROM accounts WHERE account_id = $1 FOR UPDATE")
-        .bind(account)
-        .fetch_one(&mut *transaction)
-        .await?;
-    Ok(AccountRowLock { transaction, pid })
-}
-
-/// Waits until this number of steps wait for the account.
-async fn wait_until_blocked(system: &System, lock: &AccountRowLock, steps: usize) -> anyhow::Result<()> {
-    until(&format!("{steps} steps wait for the account"), WITHIN, || async {
-        let queries = waiting_queries(system, lock).await?;
-        let is_step = |query: &&String| query.contains("accounts") || query.contains("INTO journal");
-        Ok((queries.iter().filter(is_step).count() >= steps).then_some(()))
-    })
-    .await
-}
-
-/// The queries of all sessions that wait for the lock, directly or behind each other.
-async fn waiting_queries(system: &System, lock: &AccountRowLock) -> anyhow::Result<Vec<String>> {
-    let queries = sqlx::query_scalar(
-        "WITH RECURSIVE behind (pid) AS (
-             SELECT $1
-             UNION
-             SELECT a.pid FROM pg_stat_activity a JOIN behind b ON b.pid = ANY(pg_blocking_pids(a.pid))
-             WHERE a.datname = current_database())
-         SELECT a.query FROM behind JOIN pg_stat_activity a USING (pid) WHERE pid <> $1",
-    );
-    Ok(queries.bind(lock.pid).fetch_all(&system.database.pool).await?)
 }
 
 /// Interrupts the payment as its column says.

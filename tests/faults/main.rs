@@ -14,6 +14,7 @@ mod event_bank;
 mod event_delivery;
 mod event_latency;
 mod forged_inputs;
+mod frozen_workers;
 #[cfg(target_os = "linux")]
 mod full_disk;
 mod golden_table;
@@ -27,6 +28,7 @@ mod read_only_database;
 mod reconciliation;
 mod restored_backups;
 mod returned_money;
+mod row_lock;
 mod sla_end;
 mod temporal_namespace;
 mod truth_table;

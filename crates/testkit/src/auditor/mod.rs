@@ -330,7 +330,11 @@ impl PaymentRow {
         if self.has_ended() && is_pending {
             disagreements.push(format!("{id} is {state}, but still pending at the switch"));
         }
-        if *reserved < debited + released || (self.has_ended() && *reserved != debited + released) {
+        if *reserved > 1
+            || *released > 1
+            || *reserved < debited + released
+            || (self.has_ended() && *reserved != debited + released)
+        {
             disagreements.push(format!(
                 "{id} is {state}: {reserved} reserved, {debited} debited, {released} released"
             ));

@@ -7,6 +7,7 @@ mod queries;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicI64;
 
 use anyhow::Context as _;
 use serde_json::json;
@@ -75,6 +76,8 @@ pub struct System {
     /// What [`System::audit`] counted before the present case.
     pub(crate) counted_before: Audit,
     pub(crate) sampler: Sampler,
+    /// Accounts that the test has opened, each with the opening balance.
+    pub(crate) opened: AtomicI64,
     pub(crate) http: reqwest::Client,
     pub(crate) temporal: OnceCell<Client>,
 }
@@ -216,6 +219,7 @@ impl System {
             account: ALICE.to_owned(),
             counted_before: Audit::default(),
             sampler,
+            opened: AtomicI64::new(0),
             http: crate::http(),
             temporal: OnceCell::new(),
         };

@@ -1,5 +1,6 @@
 //! Queries of the bank's database, and waits for its state. Written separately: the tests share no query with the service.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -36,6 +37,7 @@ impl System {
         .bind(self.currency)
         .execute(&self.database.pool)
         .await?;
+        self.opened.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -239,6 +241,8 @@ impl System {
     /// The same, with the payments of every case.
     pub(super) async fn audit_all(&self) -> anyhow::Result<Audit> {
         let audit = auditor::compare(&self.database.pool, self.switches()).await?;
+        auditor::check_total(&self.database.pool, OPENING_MINOR * self.opened.load(Ordering::Relaxed))
+            .await?;
         self.sampler.check()?;
         Ok(audit)
     }
