@@ -107,10 +107,10 @@ fn is_unavailable(error: &sqlx::Error) -> bool {
         | sqlx::Error::WorkerCrashed
         | sqlx::Error::BeginFailed => true,
         // Classes: connection exception, insufficient resources (disk full, too many connections), operator
-        // intervention (shutting down, cannot connect now), system error.
-        sqlx::Error::Database(error) => error
-            .code()
-            .is_some_and(|code| ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class))),
+        // intervention (shutting down, cannot connect now), system error; and a lock that was not granted in time.
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| {
+            ["08", "53", "57", "58", "55P03"].iter().any(|beginning| code.starts_with(beginning))
+        }),
         _ => false,
     }
 }
@@ -165,6 +165,7 @@ mod tests {
             IdempotencyError::Database(sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into())),
             IdempotencyError::Database(server("08006")),
             IdempotencyError::Database(server("53100")),
+            IdempotencyError::Database(server("55P03")),
             IdempotencyError::Database(server("57P01")),
             IdempotencyError::Database(server("58030")),
             IdempotencyError::BatchEffect(Box::new(sqlx::Error::PoolClosed)),

@@ -1,24 +1,55 @@
 //! Wake-up notifications: a NOTIFY that ends the wait of a polling task early.
 
+use std::time::Duration;
+
 use sqlx::PgPool;
 use sqlx::postgres::{PgListener, PgPoolOptions};
+use tokio::time::Instant;
+
+/// Pause after a listener that could not be opened.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Receives the wake-up notifications of one channel. Each may get lost, so the task that waits here also polls.
 #[derive(Debug)]
 pub struct WakeUpListener {
-    /// The connection that listens; `None` if it failed: the task only polls.
+    pool: PgPool,
+    channel: &'static str,
+    /// The connection that listens; `None` until it can be opened: the task only polls.
     listener: Option<PgListener>,
+    /// When it is opened again.
+    retry_at: Instant,
 }
 
 impl WakeUpListener {
     /// Listens on `channel`, over a connection of its own, beside those of `pool`.
-    pub async fn open(pool: &PgPool, channel: &str) -> Self {
-        Self { listener: listen(pool, channel).await.ok() }
+    pub async fn open(pool: &PgPool, channel: &'static str) -> Self {
+        let mut this = Self { pool: pool.clone(), channel, listener: None, retry_at: Instant::now() };
+        this.try_to_open().await;
+        this
     }
 
-    /// Waits for a wake-up notification; without a connection for ever. After a lost connection the listener reconnects at the
-    /// next call.
+    async fn try_to_open(&mut self) {
+        self.retry_at = Instant::now() + RETRY_INTERVAL;
+        match listen(&self.pool, self.channel).await {
+            Ok(listener) => self.listener = Some(listener),
+            Err(error) => tracing::warn!(
+                channel = self.channel,
+                error = &error as &dyn std::error::Error,
+                "the wake-up notifications of a channel cannot be listened to, so its task only polls; it tries again"
+            ),
+        }
+    }
+
+    /// Waits for a wake-up notification, or until the listener is open that could not be opened before: one may have been missed. After a
+    /// lost connection the listener reconnects at the next call.
     pub async fn wait(&mut self) {
+        while self.listener.is_none() {
+            tokio::time::sleep_until(self.retry_at).await;
+            self.try_to_open().await;
+            if self.listener.is_some() {
+                return;
+            }
+        }
         if let Some(listener) = &mut self.listener
             && listener.try_recv().await.is_ok()
         {
