@@ -10,8 +10,10 @@ use reconciliation::{ReconciliationProgress, ReconciliationReport};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Each record, with whether JSON is one.
-const RECORDS: [(&str, fn(&[u8]) -> bool); 7] = [
+/// The name of a record, and whether JSON is one.
+type Record = (&'static str, fn(&[u8]) -> bool);
+
+const RECORDS: [Record; 7] = [
     ("payment", is_read::<Payment>),
     ("profile", is_read::<SwitchProfile>),
     ("cause", is_read::<Cause>),

@@ -19,7 +19,12 @@ async fn r24_hostile_requests_in_an_operators_session_cause_no_server_error() ->
     let changes: i64 =
         sqlx::query_scalar("SELECT count(*) FROM changes").fetch_one(&system.database.pool).await?;
     ensure!(changes > 1, "no generated request proposed a change");
-    // What was decided of it, if anything, takes another operator.
+    // A generated request may have confirmed the other operator's deposit.
+    let deposited: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM changes WHERE kind = 'fund_account' AND status = 'done'")
+            .fetch_one(&system.database.pool)
+            .await?;
+    system.expect_deposit(deposited * 100);
     system.audit().await?;
     Ok(())
 }

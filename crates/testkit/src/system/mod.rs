@@ -76,8 +76,8 @@ pub struct System {
     /// What [`System::audit`] counted before the present case.
     pub(crate) counted_before: Audit,
     pub(crate) sampler: Sampler,
-    /// Accounts that the test has opened, each with the opening balance.
-    pub(crate) opened: AtomicI64,
+    /// What was paid in, in minor units: the opening balances, and deposits.
+    pub(crate) paid_in_minor: AtomicI64,
     pub(crate) http: reqwest::Client,
     pub(crate) temporal: OnceCell<Client>,
 }
@@ -219,7 +219,7 @@ impl System {
             account: ALICE.to_owned(),
             counted_before: Audit::default(),
             sampler,
-            opened: AtomicI64::new(0),
+            paid_in_minor: AtomicI64::new(0),
             http: crate::http(),
             temporal: OnceCell::new(),
         };
