@@ -223,12 +223,14 @@ fn answer(answer: impl std::fmt::Debug) -> String {
     format!("{answer:?}")
 }
 
+/// The names of all tables.
+const TABLES: &str = "SELECT relname::text FROM pg_class
+                      WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND NOT relispartition";
+
 /// Every table of the database, as text.
 async fn dump(bank: &Bank) -> BTreeMap<String, String> {
-    let tables = "SELECT relname::text FROM pg_class
-                  WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND NOT relispartition";
     let mut dump = BTreeMap::new();
-    for table in bank.words(tables).await {
+    for table in bank.words(TABLES).await {
         let rows = format!("SELECT coalesce(string_agg(t::text, '\n' ORDER BY t::text), '') FROM {table} t");
         let rows = bank.words(&rows).await.pop().unwrap();
         dump.insert(table, rows);
@@ -264,10 +266,8 @@ async fn r2_every_step_of_a_payment_that_runs_twice_has_one_effect_and_one_answe
 
 /// The number of rows of every table.
 async fn count_rows(bank: &Bank) -> BTreeMap<String, i64> {
-    let tables = "SELECT relname::text FROM pg_class
-                  WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND NOT relispartition";
     let mut rows = BTreeMap::new();
-    for table in bank.words(tables).await {
+    for table in bank.words(TABLES).await {
         let count = bank.number(&format!("SELECT count(*) FROM {table}")).await;
         rows.insert(table, count);
     }
