@@ -10,6 +10,7 @@ use payment_ledger::DatabaseOptions;
 use payment_ledger::audit::seal::heads::HeadsKey;
 use secrecy::SecretString;
 use serde::Deserialize;
+use service_kit::config::{ConfigError, check_bounds};
 use workflow_api::TemporalOptions;
 
 use crate::heads_export::HeadsExport;
@@ -76,9 +77,9 @@ pub(crate) struct BackgroundWorkerOptions {
 impl BackgroundWorkerOptions {
     /// # Errors
     /// A value is out of its bounds: its task would never do anything, or never pause.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        let bounded = [
+        let numbers = [
             ("poll_interval_ms", number(self.poll_interval_ms), 60_000),
             ("backoff_ms", self.backoff_ms, 300_000),
             ("batch", self.batch, 10_000),
@@ -89,13 +90,7 @@ impl BackgroundWorkerOptions {
             ("seal_interval_ms", number(self.seal_interval_ms), 60_000),
             ("seal_batch_max", self.seal_batch_max, 10_000),
         ];
-        for (name, value, max) in bounded {
-            anyhow::ensure!(
-                (1..=max).contains(&value),
-                "background_worker.{name} ({value}) is from 1 to {max}"
-            );
-        }
-        Ok(())
+        check_bounds("background_worker", &numbers)
     }
 
     /// How long a payment has ended before it is erased.

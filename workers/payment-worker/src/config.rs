@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use payment_ledger::DatabaseOptions;
 use serde::Deserialize;
+use service_kit::config::{ConfigError, check_bounds};
 use switch_client::Switches;
 use workflow_api::TemporalOptions;
 
@@ -63,8 +64,8 @@ pub struct PaymentWorkerOptions {
 impl PaymentWorkerOptions {
     /// # Errors
     /// A value is out of its bounds: no payment would start, or a loop would never pause.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        let bounded = [
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let numbers = [
             ("max_in_flight", self.max_in_flight, 1_000_000),
             ("poll_interval_ms", i64::try_from(self.poll_interval_ms).unwrap_or(i64::MAX), 60_000),
             ("liveness_check_after_ms", self.liveness_check_after_ms, 86_400_000),
@@ -75,10 +76,7 @@ impl PaymentWorkerOptions {
             ),
             ("lock_grants_max", self.lock_grants_max.into(), 10_000),
         ];
-        for (name, value, max) in bounded {
-            anyhow::ensure!((1..=max).contains(&value), "worker.{name} ({value}) is from 1 to {max}");
-        }
-        Ok(())
+        check_bounds("worker", &numbers)
     }
 }
 

@@ -35,6 +35,18 @@ pub enum ConfigError {
         /// Where to set it.
         hint: String,
     },
+    /// A number is not within its bounds.
+    #[error("{section}.{name} ({value}) is from 1 to {max}")]
+    OutOfBounds {
+        /// The section.
+        section: &'static str,
+        /// The key within the section.
+        name: &'static str,
+        /// The configured value.
+        value: i64,
+        /// The greatest value.
+        max: i64,
+    },
     /// The process was started with an argument, which would have no effect.
     #[error(
         "the argument {argument:?} is unknown: this process takes none; set the keys in a file named by {file_var}, or as {prefix}_SECTION__KEY in the environment"
@@ -73,6 +85,17 @@ pub fn load<T: DeserializeOwned>(prefix: &str, file_var: &str) -> Result<T, Conf
         return Err(ConfigError::Argument { argument, file_var: file_var.into(), prefix: prefix.into() });
     }
     load_file(prefix, file_var, std::env::var_os(file_var).map(PathBuf::from).as_deref())
+}
+
+/// Checks that each number of a section, given with its key and its greatest value, is from 1 to there.
+///
+/// # Errors
+/// [`ConfigError::OutOfBounds`], for the first that is not.
+pub fn check_bounds(section: &'static str, numbers: &[(&'static str, i64, i64)]) -> Result<(), ConfigError> {
+    match numbers.iter().find(|(_, value, max)| !(1..=*max).contains(value)) {
+        Some(&(name, value, max)) => Err(ConfigError::OutOfBounds { section, name, value, max }),
+        None => Ok(()),
+    }
 }
 
 /// As [`load`], with the file given by the caller instead of `file_var`; no file if `None`.
