@@ -177,6 +177,10 @@ impl Bank {
                 happened = self.link(link).connections() > 0;
                 self.link(link).cut();
             }
+            Fault::Silence(link) => {
+                happened = self.link(link).connections() > 0;
+                self.link(link).silence();
+            }
             Fault::CutAfter(link, direction, bytes) => self.link(link).cut_after(direction, bytes),
             Fault::HoldOneWay(link, direction) => self.link(link).hold(direction),
             Fault::Hold(link) => {
@@ -235,7 +239,11 @@ impl Bank {
             Fault::FreezeTemporal => self.temporal.resume()?,
             Fault::KillBroker => self.broker.spawn()?,
             Fault::FreezeBroker => self.broker.resume()?,
-            Fault::KillSession | Fault::CutSessions | Fault::Cut(_) | Fault::TerminateWorkflow => {}
+            Fault::KillSession
+            | Fault::CutSessions
+            | Fault::Cut(_)
+            | Fault::Silence(_)
+            | Fault::TerminateWorkflow => {}
             Fault::CutAfter(link, ..)
             | Fault::HoldOneWay(link, _)
             | Fault::Hold(link)

@@ -34,7 +34,7 @@ pub(crate) enum Link {
     SwitchToApi,
 }
 
-/// A fault. Each but a cut lasts until it is healed.
+/// A fault. Each but a cut and a silence lasts until it is healed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// SIGKILL; healed by a start.
@@ -55,7 +55,9 @@ pub(crate) enum Fault {
     FreezeBroker,
     /// Every connection of the link is cut, now.
     Cut(Link),
-    /// The same after some more bytes of one direction.
+    /// Every connection of the link is silent for ever: neither side is told.
+    Silence(Link),
+    /// Cut after some more bytes of one direction.
     CutAfter(Link, Direction, u64),
     /// The bytes of one direction are held back: a partition one way.
     HoldOneWay(Link, Direction),
@@ -110,6 +112,7 @@ impl Fault {
             Self::KillBroker => "broker killed",
             Self::FreezeBroker => "broker frozen",
             Self::Cut(_) => "link cut",
+            Self::Silence(_) => "link silent",
             Self::CutAfter(..) => "link cut after some bytes",
             Self::HoldOneWay(..) => "link partitioned one way",
             Self::Hold(_) => "link partitioned",
@@ -123,7 +126,11 @@ impl Fault {
     /// How long it may last, in milliseconds.
     fn lasts_ms(self) -> std::ops::Range<u64> {
         match self {
-            Self::Cut(_) | Self::KillSession | Self::CutSessions | Self::TerminateWorkflow => 0..1,
+            Self::Cut(_)
+            | Self::Silence(_)
+            | Self::KillSession
+            | Self::CutSessions
+            | Self::TerminateWorkflow => 0..1,
             // Beyond the ten seconds after which Temporal gives the tasks of a silent worker to another one.
             Self::Freeze(Program::Worker | Program::SecondWorker) => 500..13_000,
             Self::Slow(..) => 2_000..10_000,
@@ -186,6 +193,7 @@ fn of_links(random: &mut ChaCha8Rng) -> Vec<Fault> {
         .flat_map(|(link, (cut, held))| {
             [
                 Fault::Cut(link),
+                Fault::Silence(link),
                 Fault::CutAfter(link, cut, random.random_range(1..4_000)),
                 Fault::HoldOneWay(link, held),
                 Fault::Hold(link),
@@ -253,10 +261,10 @@ mod tests {
         }
         for link in LINKS {
             let of_link = |fault: Fault| {
-                matches!(fault, Fault::Cut(of) | Fault::CutAfter(of, ..) | Fault::HoldOneWay(of, _)
+                matches!(fault, Fault::Cut(of) | Fault::Silence(of) | Fault::CutAfter(of, ..) | Fault::HoldOneWay(of, _)
                     | Fault::Hold(of) | Fault::Refuse(of) | Fault::Slow(of, _) if of == link)
             };
-            assert!(steps.iter().filter(|step| of_link(step.fault)).count() >= 6, "{link:?}");
+            assert!(steps.iter().filter(|step| of_link(step.fault)).count() >= 7, "{link:?}");
         }
         for fault in [Fault::StopDatabase, Fault::KillTemporal, Fault::KillBroker] {
             assert!(count(fault) >= 20, "{fault:?}: {}", count(fault));

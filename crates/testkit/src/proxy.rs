@@ -1,5 +1,5 @@
-//! A TCP proxy between a process and its server that injects faults: connections cut now or after a number of bytes, one
-//! or both directions held or delayed, new connections refused.
+//! A TCP proxy between a process and its server that injects faults: connections cut now or after a number of bytes,
+//! silent for ever, one or both directions held or delayed, new connections refused.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,9 @@ use tokio::task::JoinHandle;
 
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 16 * 1024;
+
+/// How long the server keeps a silent connection that its client has given up: until its own keepalive finds that nobody is there.
+const SERVER_NOTICES_AFTER: Duration = Duration::from_secs(60);
 
 /// Direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,8 @@ struct Link {
     changed: watch::Sender<()>,
     /// Number of cuts. A change ends the connections opened before.
     cuts: watch::Sender<u64>,
+    /// Number of silences. A change silences the connections opened before.
+    silences: watch::Sender<u64>,
     refusing: AtomicBool,
     /// `host:port` of the server; empty until it is known.
     target: Mutex<String>,
@@ -75,6 +80,7 @@ impl FaultProxy {
             to_client: Mutex::default(),
             changed: watch::Sender::new(()),
             cuts: watch::Sender::new(0),
+            silences: watch::Sender::new(0),
             refusing: AtomicBool::new(false),
             target: Mutex::new(target.to_owned()),
         });
@@ -106,6 +112,12 @@ impl FaultProxy {
     /// Cuts all connections now; new ones are accepted.
     pub fn cut(&self) {
         self.link.cut();
+    }
+
+    /// Silences all connections for ever, as a network does that has forgotten them, or a server whose machine is gone: neither side is
+    /// told, and no byte passes any more. New ones are accepted.
+    pub fn silence(&self) {
+        self.link.silences.send_modify(|silences| *silences += 1);
     }
 
     /// Closes new connections at once, or accepts them again. Existing connections stay open.
@@ -215,19 +227,34 @@ impl Link {
 
 /// Forwards one connection until both sides close it, one breaks, or it is cut.
 async fn forward(link: Arc<Link>, client: TcpStream) {
-    let mut cuts = link.cuts.subscribe();
+    let (mut cuts, mut silences) = (link.cuts.subscribe(), link.silences.subscribe());
     let target = link.target().clone();
     let Ok(server) = TcpStream::connect(&target).await else { return };
     // Without nodelay, Nagle's algorithm would delay small messages.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
-    let (from_client, to_client) = client.into_split();
-    let (from_server, to_server) = server.into_split();
-    let to_server = copy(&link, Direction::ToServer, from_client, to_server);
-    let to_client = copy(&link, Direction::ToClient, from_server, to_client);
-    // A half-closed connection still delivers the other direction; an error ends both.
-    tokio::select! {
-        _ = async { tokio::try_join!(to_server, to_client) } => {}
-        _ = cuts.changed() => {}
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let is_silent = {
+        let to_server = copy(&link, Direction::ToServer, &mut from_client, &mut to_server);
+        let to_client = copy(&link, Direction::ToClient, &mut from_server, &mut to_client);
+        // A half-closed connection still delivers the other direction; an error ends both.
+        tokio::select! {
+            _ = async { tokio::try_join!(to_server, to_client) } => false,
+            _ = cuts.changed() => false,
+            _ = silences.changed() => true,
+        }
+    };
+    if is_silent {
+        let given_up = async {
+            // Takes what the client sends, which it may take for delivered, until it closes the connection.
+            let _ = tokio::io::copy(&mut from_client, &mut tokio::io::sink()).await;
+            drop(to_client);
+            tokio::time::sleep(SERVER_NOTICES_AFTER).await;
+        };
+        tokio::select! {
+            () = given_up => {}
+            _ = cuts.changed() => {}
+        }
     }
 }
 
@@ -235,8 +262,8 @@ async fn forward(link: Arc<Link>, client: TcpStream) {
 async fn copy(
     link: &Link,
     direction: Direction,
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
+    from: &mut OwnedReadHalf,
+    to: &mut OwnedWriteHalf,
 ) -> std::io::Result<()> {
     let mut changed = link.changed.subscribe();
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -301,6 +328,27 @@ mod tests {
         next.write_all(b"abcdef").await?;
         next.shutdown().await?;
         assert_eq!(read_to_end(&mut next).await, b"abcdef");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_silent_connection_stays_open_and_says_nothing_while_a_new_one_works() -> anyhow::Result<()> {
+        let proxy = FaultProxy::start(&echo().await?).await?;
+        let mut silent = TcpStream::connect(&proxy.address).await?;
+        let mut bytes = [0; 3];
+        silent.write_all(b"abc").await?;
+        tokio::time::timeout(WITHIN, silent.read_exact(&mut bytes)).await??;
+        proxy.silence();
+        proxy.heal();
+        silent.write_all(b"def").await?;
+        let mut next = TcpStream::connect(&proxy.address).await?;
+        next.write_all(b"ghi").await?;
+        tokio::time::timeout(WITHIN, next.read_exact(&mut bytes)).await??;
+        assert_eq!(&bytes, b"ghi");
+        let early = tokio::time::timeout(Duration::from_millis(100), silent.read_exact(&mut bytes)).await;
+        assert!(early.is_err(), "{early:?}");
+        proxy.cut();
+        assert_eq!(read_to_end(&mut silent).await, b"");
         Ok(())
     }
 
