@@ -11,10 +11,10 @@ use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use payment_ledger::Ledger;
 use payment_protocol::ids::SwitchName;
+use postgres_kit::Pool;
 use service_kit::bounds::{RequestBounds, bounded};
 use service_kit::published;
 use service_kit::requests::{self, MeasuredRequest};
-use sqlx::PgPool;
 use switch_client::config::SwitchOptions;
 use switch_client::{CheckedSwitches, SecretsOf};
 use tokio::sync::Semaphore;
@@ -73,7 +73,7 @@ impl App {
 ///
 /// # Errors
 /// [`SetupError`]: the configuration is refused.
-pub fn router(config: Config, pool: PgPool, stopping: CancellationToken) -> Result<Router, SetupError> {
+pub fn router(config: Config, pool: Pool, stopping: CancellationToken) -> Result<Router, SetupError> {
     let options = config.operator_api;
     let switches = config.switches.check(SecretsOf::Requests)?;
     let listeners =

@@ -52,7 +52,7 @@ pub async fn run(config: Config, metrics: Metrics, shutdown: CancellationToken) 
     let (listen, metrics_listen) = (config.operator_api.listen, config.operator_api.metrics_listen);
     let pool = config.database.pool("operator-api")?;
     config.temporal.check()?;
-    measure::start(Process::OperatorApi, pool.clone(), shutdown.clone());
+    measure::start(Process::OperatorApi, pool.inner().clone(), shutdown.clone());
     let readiness = Ledger::new(pool.clone()).readiness();
     tokio::spawn(log_warnings(readiness.clone(), shutdown.clone()));
     let metrics_router = service_kit::metrics::routes(metrics, readiness);

@@ -62,7 +62,7 @@ impl Api {
         let owner = Ledger::new(PgPool::connect_with(connect.clone()).await.unwrap());
         let own = PgPoolOptions::new().max_connections(4);
         let own = own.connect_with(connect.options([("role", "operator_api")])).await.unwrap();
-        Self { router: operator_api::router(config, own, CancellationToken::new()).unwrap(), owner }
+        Self { router: operator_api::router(config, own.into(), CancellationToken::new()).unwrap(), owner }
     }
 
     async fn create(&self, name: &str, password: &str, roles: &[OperatorRole]) {

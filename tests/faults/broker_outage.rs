@@ -97,7 +97,7 @@ async fn outage(
     // The broker restarts with its store.
     broker.restart().await?;
     until("most events are published under load", WITHIN, || async {
-        Ok((outbox::measure(pool).await?.unpublished <= PAYMENTS_PER_S).then_some(()))
+        Ok((outbox::measure(&pool.clone().into()).await?.unpublished <= PAYMENTS_PER_S).then_some(()))
     })
     .await?;
     let _ = stop.send(());

@@ -4,15 +4,14 @@
 //!
 //! The clocks of processes are offset by a preloaded library (`testkit::preload`), so this file is Linux only.
 
-use std::str::FromStr as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use futures::{future::try_join_all, try_join};
 use idempotency::{ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyOptions, KeyScope, StoredResponse};
+use postgres_kit::Pool;
 use serde_json::{Value, json};
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+use sqlx::{AssertSqlSafe, PgPool};
 use testkit::cluster::Cluster;
 use testkit::preload::Preload;
 use testkit::system::{AcceptedPayment, OPENING_MINOR};
@@ -277,12 +276,12 @@ async fn assert_idle_holder_is_disconnected(system: &System) -> anyhow::Result<(
     let scope = KeyScope { tenant: "test", client: "test", key: &key };
     let request = Fingerprint::of("test", "POST", "/", b"");
     let terms = IdempotencyOptions::new(24, lease)?;
-    let mut holder = PgConnectOptions::from_str(&system.database.url_of("payments-api")?)?.connect().await?;
-    let mut held = holder.begin().await?;
+    let holder = PgPool::connect(&system.database.url_of("payments-api")?).await?;
+    let mut held = Pool::from(holder).begin().await?;
     let claimed = idempotency::claim(&mut held, &scope, &request, &terms).await?;
     ensure!(matches!(claimed, ClaimOutcome::Claimed(_)), "{claimed:?}");
     until("another session takes the key over", WITHIN, || async {
-        let mut taker = system.database.pool.begin().await?;
+        let mut taker = Pool::from(system.database.pool.clone()).begin().await?;
         let ClaimOutcome::Claimed(lease) = idempotency::claim(&mut taker, &scope, &request, &terms).await?
         else {
             taker.rollback().await?;

@@ -71,7 +71,8 @@ impl EventBank {
 
     pub(crate) async fn wait_until_published(&self) -> anyhow::Result<()> {
         until("every event is published", WITHIN, || async {
-            Ok((outbox::measure(&self.system.database.pool).await?.unpublished == 0).then_some(()))
+            Ok((outbox::measure(&self.system.database.pool.clone().into()).await?.unpublished == 0)
+                .then_some(()))
         })
         .await
     }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use outbox::NewEvent;
+use postgres_kit::Pool;
 use serde_json::{Value, json};
 use testkit::process::Process;
 use testkit::wait::until;
@@ -26,7 +27,7 @@ async fn r32_a_relay_killed_before_marking_republishes_and_notifies_once() -> an
     bank.system.background_worker.kill().await?;
     let ids = bank.settle_payments(3).await?;
     // The lock keeps the relay from marking the events that it has published.
-    let mut lock = bank.system.database.pool.begin().await?;
+    let mut lock = Pool::from(bank.system.database.pool.clone()).begin().await?;
     sqlx::query("SELECT position FROM outbox FOR UPDATE").execute(&mut *lock).await?;
     bank.system.background_worker.restart().await?;
     bank.wait_for_notifications(&ids).await?;
@@ -40,7 +41,7 @@ async fn r32_a_relay_killed_before_marking_republishes_and_notifies_once() -> an
     })
     .await?;
     lock.rollback().await?;
-    let unpublished = outbox::measure(&bank.system.database.pool).await?.unpublished;
+    let unpublished = outbox::measure(&bank.system.database.pool.clone().into()).await?.unpublished;
     assert_eq!(unpublished, 6, "expected six events published and not marked");
     // A broker that remembers the ids would drop the repeats, so the stream is deleted.
     bank.jetstream().await?.delete_stream("EVENTS").await?;
@@ -72,7 +73,8 @@ async fn r32_republished_events_of_a_lost_stream_notify_once() -> anyhow::Result
     bank.notifier.restart().await?;
     // As `payctl events republish` does.
     let republished =
-        outbox::operator::republish(&bank.system.database.pool, Duration::from_secs(3_600)).await?;
+        outbox::operator::republish(&bank.system.database.pool.clone().into(), Duration::from_secs(3_600))
+            .await?;
     assert_eq!(republished, 8);
     bank.wait_for_notifications(&ids).await?;
     until("the repeated events are recognised", WITHIN, || async {
@@ -129,7 +131,7 @@ async fn r23_an_unprocessable_event_is_parked_and_others_are_delivered() -> anyh
     // One event that the broker refuses, one without a payment, and eight messages that are no events at all.
     let unknown = json!({"payment_id": "pay_of_nobody", "transaction_id": "t", "tenant_id": "t", "status": "settled",
         "amount": "1.00", "amount_minor": 100, "currency": "EUR", "source_account": "a"});
-    let mut tx = bank.system.database.pool.begin().await?;
+    let mut tx = Pool::from(bank.system.database.pool.clone()).begin().await?;
     for (kind, key, body) in
         [("no.subject", "pay_no_subject", &Value::Null), ("transfer_sent", "pay_of_nobody", &unknown)]
     {
@@ -155,9 +157,10 @@ async fn r23_an_unprocessable_event_is_parked_and_others_are_delivered() -> anyh
         Ok((events >= 1.0 && deliveries >= 17.0).then_some(()))
     })
     .await?;
-    let events = outbox::operator::parked_events(&bank.system.database.pool, 10).await?;
+    let events = outbox::operator::parked_events(&bank.system.database.pool.clone().into(), 10).await?;
     assert_eq!(events.iter().map(|one| one.key.as_str()).collect::<Vec<_>>(), ["pay_no_subject"]);
-    let deliveries = outbox::operator::parked_deliveries(&bank.system.database.pool, 20).await?;
+    let deliveries =
+        outbox::operator::parked_deliveries(&bank.system.database.pool.clone().into(), 20).await?;
     let count = |consumer: &str| deliveries.iter().filter(|(one, _)| one.consumer == consumer).count();
     assert_eq!((count("notifier"), count("webhooks")), (9, 8), "{deliveries:?}");
     assert!(

@@ -48,13 +48,13 @@ async fn s3_5_events_are_published_at_wake_ups_when_idle_and_under_load() -> any
     let options = BrokerOptions { url: bank.broker.url(), ..BrokerOptions::default() };
     let publisher = JetStreamPublisher::new(Broker::connect(&options, "system-test").await?);
     let hourly = RelayOptions { poll_interval: Duration::from_secs(3_600), ..RelayOptions::default() };
-    let (relay, stop) = (Relay::new(pool.clone(), publisher, hourly), CancellationToken::new());
+    let (relay, stop) = (Relay::new(pool.clone().into(), publisher, hourly), CancellationToken::new());
     let payments = async {
         // The relay may not listen yet at the first wake-ups.
         bank.settle_payments(1).await?;
         until("the relay listens", WITHIN, || async {
-            outbox::wake_relay(&pool).await?;
-            Ok((outbox::measure(&pool).await?.unpublished == 0).then_some(()))
+            outbox::wake_relay(&pool.clone().into()).await?;
+            Ok((outbox::measure(&pool.clone().into()).await?.unpublished == 0).then_some(()))
         })
         .await?;
         let before = last_position(&bank).await?;

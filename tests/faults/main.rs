@@ -29,6 +29,7 @@ mod reconciliation;
 mod restored_backups;
 mod returned_money;
 mod row_lock;
+mod silent_database;
 mod sla_end;
 mod temporal_namespace;
 mod truth_table;

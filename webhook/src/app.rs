@@ -14,11 +14,11 @@ use outbound_webhooks::CheckedOutboundWebhooks;
 use payment_ledger::Ledger;
 use payment_ledger::access::api_keys::ApiKeyScope;
 use payment_protocol::ids::SwitchName;
+use postgres_kit::Pool;
 use secrecy::ExposeSecret as _;
 use service_kit::bounds::bounded;
 use service_kit::published;
 use service_kit::task::Trigger;
-use sqlx::PgPool;
 use switch_client::{CheckedSwitches, SecretsOf, SwitchReports};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -91,8 +91,8 @@ pub(crate) struct App {
 /// [`SetupError`]: the configuration is refused.
 pub fn router(
     config: Config,
-    pool: PgPool,
-    reads: PgPool,
+    pool: Pool,
+    reads: Pool,
     stopping: CancellationToken,
 ) -> Result<Router, SetupError> {
     let bounds = config.api.bounds()?;
@@ -141,7 +141,7 @@ fn set_claims_limits(switches: &CheckedSwitches) {
 /// Checks the options and starts the background tasks.
 fn start_app(
     config: Config,
-    pool: PgPool,
+    pool: Pool,
     reads: Ledger,
     stopping: CancellationToken,
 ) -> Result<Arc<App>, SetupError> {

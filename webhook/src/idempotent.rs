@@ -4,8 +4,8 @@ use axum::response::{IntoResponse as _, Response};
 use idempotency::http::{self, IdempotencyContext, RequestRefusal};
 use idempotency::{ClaimOutcome, Fingerprint, IdempotencyError, Lease, StoredResponse};
 use jiff::Timestamp;
+use postgres_kit::{Connection, Transaction};
 use service_kit::problem::Problem;
-use sqlx::{PgConnection, PgTransaction};
 use trace_kit::attribute;
 
 use crate::app::App;
@@ -48,6 +48,7 @@ pub(crate) fn record_replayed(is_replay: bool) {
 }
 
 /// Outcome of claiming the key of a request.
+#[expect(clippy::large_enum_variant, reason = "there is one for each request, and it is taken apart at once")]
 pub(crate) enum RequestClaimOutcome {
     /// The key is unused: execute the request in this transaction.
     Claimed(ClaimedTransaction),
@@ -57,7 +58,7 @@ pub(crate) enum RequestClaimOutcome {
 
 /// A transaction that holds the key. If it is not completed, it changes nothing.
 pub(crate) struct ClaimedTransaction {
-    tx: PgTransaction<'static>,
+    tx: Transaction,
     lease: Lease,
 }
 
@@ -100,16 +101,19 @@ async fn attempt(
     app: &App,
     context: &IdempotencyContext,
     fingerprint: &Fingerprint,
-) -> Result<(PgTransaction<'static>, ClaimOutcome), IdempotencyError> {
-    // The claim and the effect of a request share one transaction.
-    let mut tx = postgres_kit::transaction::begin(app.ledger.pool()).await?;
+) -> Result<(Transaction, ClaimOutcome), IdempotencyError> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the claim and the effect of a request share one transaction"
+    )]
+    let mut tx = app.ledger.pool().begin().await?;
     let outcome = idempotency::claim(&mut tx, &context.scope(), fingerprint, &app.idempotency).await?;
     Ok((tx, outcome))
 }
 
 impl ClaimedTransaction {
     /// The connection that holds the key, for every change that must be committed together with it.
-    pub(crate) fn connection(&mut self) -> &mut PgConnection {
+    pub(crate) fn connection(&mut self) -> &mut Connection {
         &mut self.tx
     }
 

@@ -66,7 +66,7 @@ pub async fn run(config: Config, metrics: Metrics, shutdown: CancellationToken) 
         DatabaseOptions { max_connections: config.api.read_connections, ..config.database.clone() };
     let reads = for_reads.pool("payments-api-reads")?;
     config.temporal.check()?;
-    measure::start(Process::PaymentsApi, pool.clone(), shutdown.clone());
+    measure::start(Process::PaymentsApi, pool.inner().clone(), shutdown.clone());
     let readiness = Ledger::new(pool.clone()).readiness();
     tokio::spawn(log_warnings(readiness.clone(), shutdown.clone()));
     let metrics_router = service_kit::metrics::routes(metrics, readiness);

@@ -2,7 +2,8 @@
 
 use idempotency::{BatchEffect, EffectOutcome, Fingerprint, IdempotencyKey, KeyScope, StoredResponse};
 use jiff::Timestamp;
-use sqlx::{PgConnection, PgPool};
+use postgres_kit::Connection;
+use sqlx::PgPool;
 use uuid::Uuid;
 
 /// An order under its key.
@@ -73,7 +74,7 @@ impl BatchEffect for Orders {
 
     async fn apply(
         &self,
-        tx: &mut PgConnection,
+        tx: &mut Connection,
         _: Timestamp,
         orders: &[&Order],
     ) -> Result<Vec<EffectOutcome<Self::Refusal>>, sqlx::Error> {
@@ -90,7 +91,7 @@ impl BatchEffect for Orders {
 }
 
 /// Inserts one order.
-pub(crate) async fn insert(connection: &mut PgConnection, order: &Order) -> Result<(), sqlx::Error> {
+pub(crate) async fn insert(connection: &mut Connection, order: &Order) -> Result<(), sqlx::Error> {
     sqlx::query("INSERT INTO orders (key, body) VALUES ($1, $2)")
         .bind(order.key.as_str())
         .bind(&order.body)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use idempotency::{BatchOptions, Batcher, IdempotencyOptions, RequestOutcome, StoreBreaker};
+use postgres_kit::Pool;
 use redis::AsyncCommands as _;
 use redis::aio::ConnectionManager;
 use sqlx::PgPool;
@@ -87,7 +88,7 @@ impl Variants {
     ) -> anyhow::Result<OrderResponse> {
         match variant {
             LayerVariant::NoLayer => {
-                orders::insert(&mut *self.pool.acquire().await?, order).await?;
+                orders::insert(&mut Pool::from(self.pool.clone()).acquire().await?, order).await?;
                 Ok(first_response(order))
             }
             LayerVariant::Plain => self.plain(order).await,
@@ -113,7 +114,7 @@ impl Variants {
     }
 
     async fn plain(&self, order: &Order) -> anyhow::Result<OrderResponse> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = Pool::from(self.pool.clone()).begin().await?;
         let claimed = sqlx::query(
             "INSERT INTO plain_keys (tenant, client, key, request_hash, response_status, response_body, expires_at)
              VALUES ($1, $2, $3, $4, 201, $5, now() + interval '24 hours') ON CONFLICT DO NOTHING",
@@ -154,7 +155,7 @@ impl Variants {
         if claimed.is_none() {
             return Ok(OrderResponse { body: redis.get(order.key.as_str()).await?, replayed: true });
         }
-        orders::insert(&mut *self.pool.acquire().await?, order).await?;
+        orders::insert(&mut Pool::from(self.pool.clone()).acquire().await?, order).await?;
         redis.set_ex::<_, _, ()>(order.key.as_str(), order.answer(), CACHE_TTL_S).await?;
         Ok(first_response(order))
     }

@@ -5,7 +5,7 @@
 //! a session, so the caller must pass distinct keys.
 
 use jiff::Timestamp;
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::claim_request::ClaimRequest;
 use crate::rows::{self, KeyRow, SCHEMA_VERSION};
@@ -39,7 +39,7 @@ pub(crate) struct Claims {
 /// Claims the distinct keys of `requests` until the end of the transaction, which must be READ COMMITTED. From here on the
 /// database aborts the transaction if it stays idle, or in one statement, for longer than the lease.
 pub(crate) async fn claim_keys(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     requests: &[&ClaimRequest],
     options: &IdempotencyOptions,
 ) -> Result<Claims, IdempotencyError> {
@@ -65,7 +65,7 @@ pub(crate) async fn claim_keys(
 }
 
 async fn state_of(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     request: &ClaimRequest,
     row: KeyRow,
 ) -> Result<KeyState, IdempotencyError> {
@@ -88,7 +88,7 @@ async fn state_of(
 
 /// Stores the responses of new requests in the transaction that holds their keys; they become valid with its commit.
 pub(crate) async fn complete(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     completed: &[(&ClaimRequest, &StoredResponse)],
     options: &IdempotencyOptions,
 ) -> Result<(), IdempotencyError> {

@@ -1,6 +1,6 @@
 //! Maintenance of the table: creates partitions ahead, drops expired ones, removes holders whose lease has expired.
 
-use sqlx::PgPool;
+use postgres_kit::Pool;
 
 use crate::partition::{self, PartitionChanges};
 use crate::{IdempotencyError, token_claim};
@@ -19,7 +19,7 @@ pub struct MaintenanceReport {
 ///
 /// # Errors
 /// [`IdempotencyError::Database`]; the next run continues where this one stopped.
-pub async fn maintain(pool: &PgPool) -> Result<MaintenanceReport, IdempotencyError> {
+pub async fn maintain(pool: &Pool) -> Result<MaintenanceReport, IdempotencyError> {
     let partitions = partition::maintain_partitions(pool).await?;
     let reaped = token_claim::reap(pool).await?;
     metrics::counter!("idempotency_partitions_dropped_total").increment(u64::from(partitions.dropped));

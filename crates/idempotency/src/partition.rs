@@ -7,7 +7,8 @@
 use std::str::FromStr as _;
 
 use jiff::civil::Date;
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
+use postgres_kit::{Connection, Pool};
+use sqlx::AssertSqlSafe;
 
 use crate::IdempotencyError;
 
@@ -31,7 +32,7 @@ pub struct PartitionChanges {
 ///
 /// # Errors
 /// [`IdempotencyError::Database`].
-pub async fn create_partitions(pool: &PgPool) -> Result<u32, IdempotencyError> {
+pub async fn create_partitions(pool: &Pool) -> Result<u32, IdempotencyError> {
     let created = sqlx::query_scalar!(r#"SELECT idempotency.create_partitions() AS "created!""#);
     Ok(u32::try_from(created.fetch_one(pool).await?).unwrap_or(u32::MAX))
 }
@@ -41,17 +42,17 @@ pub async fn create_partitions(pool: &PgPool) -> Result<u32, IdempotencyError> {
 ///
 /// # Errors
 /// [`IdempotencyError::Database`]; the next call finishes what this one began.
-pub async fn maintain_partitions(pool: &PgPool) -> Result<PartitionChanges, IdempotencyError> {
+pub async fn maintain_partitions(pool: &Pool) -> Result<PartitionChanges, IdempotencyError> {
     let created = create_partitions(pool).await?;
     // DETACH CONCURRENTLY is not allowed in a transaction, so the lock is held by the session; closing the connection
     // releases the lock and resets lock_timeout.
-    let mut connection = pool.acquire().await?.detach();
-    let dropped = drop_partitions(&mut connection).await;
-    connection.close().await?;
-    Ok(PartitionChanges { created, dropped: dropped? })
+    let mut connection = pool.acquire().await?;
+    connection.close_on_drop();
+    let dropped = drop_partitions(&mut connection).await?;
+    Ok(PartitionChanges { created, dropped })
 }
 
-async fn drop_partitions(connection: &mut PgConnection) -> Result<u32, IdempotencyError> {
+async fn drop_partitions(connection: &mut Connection) -> Result<u32, IdempotencyError> {
     sqlx::raw_sql(LOCK_TIMEOUT).execute(&mut *connection).await?;
     let is_locked =
         sqlx::query_scalar!(r#"SELECT pg_try_advisory_lock($1) AS "is_locked!""#, MAINTENANCE_LOCK)
@@ -107,7 +108,7 @@ impl Partition {
 }
 
 /// Every partition, oldest first, including tables that are already detached.
-async fn partitions(connection: &mut PgConnection) -> Result<Vec<Partition>, IdempotencyError> {
+async fn partitions(connection: &mut Connection) -> Result<Vec<Partition>, IdempotencyError> {
     let rows = sqlx::query!(
         r#"SELECT substr(c.relname, 6) AS "day!", i.inhdetachpending AS "pending?",
                   to_date(substr(c.relname, 6), 'YYYYMMDD') <= (now() AT TIME ZONE 'UTC')::date - $1::int AS "is_old!"
@@ -134,12 +135,12 @@ async fn partitions(connection: &mut PgConnection) -> Result<Vec<Partition>, Ide
 }
 
 /// Whether a key in the partition has not expired. Nothing is written into an old partition, so the result stays valid.
-async fn has_live_keys(connection: &mut PgConnection, name: &str) -> Result<bool, IdempotencyError> {
+async fn has_live_keys(connection: &mut Connection, name: &str) -> Result<bool, IdempotencyError> {
     let sql = format!("SELECT EXISTS (SELECT FROM {name} WHERE expires_at > now())");
     Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(connection).await?)
 }
 
-async fn run(connection: &mut PgConnection, sql: String) -> Result<(), IdempotencyError> {
+async fn run(connection: &mut Connection, sql: String) -> Result<(), IdempotencyError> {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! SQL of the table: one row for each key, in the partition of the day of its claim.
 
 use jiff::Timestamp;
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 use sqlx::types::Uuid;
 
 use crate::claim_request::ClaimRequest;
@@ -39,7 +39,7 @@ pub(crate) struct KeyLookup {
 
 /// Locks the keys and reads their live rows; one result for each request, in their order.
 pub(crate) async fn lock_and_look_up(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     requests: &[&ClaimRequest],
     options: &IdempotencyOptions,
 ) -> Result<Vec<KeyLookup>, IdempotencyError> {
@@ -87,7 +87,7 @@ pub(crate) async fn lock_and_look_up(
 
 /// Inserts the responses of new requests; returns the number of rows written.
 pub(crate) async fn insert_completed(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     completed: &[(&ClaimRequest, &StoredResponse)],
     options: &IdempotencyOptions,
 ) -> Result<u64, IdempotencyError> {
@@ -127,7 +127,7 @@ pub(crate) async fn insert_completed(
 
 /// Inserts `request` as in progress until its lease expires.
 pub(crate) async fn insert_in_progress(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     request: &ClaimRequest,
     options: &IdempotencyOptions,
 ) -> Result<(), IdempotencyError> {
@@ -153,7 +153,7 @@ pub(crate) async fn insert_in_progress(
 
 /// Stores the response of the request in progress with `token`; false if another request has taken the key over.
 pub(crate) async fn complete_in_progress(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     id: ScopeId,
     token: Uuid,
     response: &StoredResponse,
@@ -175,7 +175,7 @@ pub(crate) async fn complete_in_progress(
 /// Deletes the request in progress with `token`, so that its key is unused again; false if another request has taken the key
 /// over.
 pub(crate) async fn delete_in_progress(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     id: ScopeId,
     token: Uuid,
 ) -> Result<bool, IdempotencyError> {

@@ -4,7 +4,7 @@
 //! retry takes the key over; the old holder's token no longer matches, so it can complete nothing. The effect itself must
 //! tolerate the repetition: pass [`Holder::token`] or the key on, so that the other side can deduplicate.
 
-use sqlx::PgPool;
+use postgres_kit::Pool;
 use sqlx::types::Uuid;
 
 use crate::claim_request::ClaimRequest;
@@ -36,7 +36,7 @@ pub enum TokenClaimOutcome {
 #[derive(Debug)]
 #[must_use]
 pub struct Holder {
-    pool: PgPool,
+    pool: Pool,
     id: ScopeId,
     token: Uuid,
 }
@@ -46,7 +46,7 @@ pub struct Holder {
 /// # Errors
 /// [`IdempotencyError::Database`] or [`IdempotencyError::UnsupportedSchemaVersion`].
 pub async fn claim(
-    pool: &PgPool,
+    pool: &Pool,
     scope: &KeyScope<'_>,
     fingerprint: &Fingerprint,
     options: &IdempotencyOptions,
@@ -62,11 +62,11 @@ pub async fn claim(
 }
 
 async fn attempt(
-    pool: &PgPool,
+    pool: &Pool,
     request: &ClaimRequest,
     options: &IdempotencyOptions,
 ) -> Result<TokenClaimOutcome, IdempotencyError> {
-    let mut tx = postgres_kit::transaction::begin(pool).await?;
+    let mut tx = pool.begin().await?;
     let claims = claims::claim_keys(&mut tx, &[request], options).await?;
     let outcome = match claims.states.into_iter().next() {
         Some(KeyState::New) => {
@@ -122,7 +122,7 @@ impl Holder {
 ///
 /// # Errors
 /// [`IdempotencyError::Database`].
-pub async fn reap(pool: &PgPool) -> Result<u64, IdempotencyError> {
+pub async fn reap(pool: &Pool) -> Result<u64, IdempotencyError> {
     let mut reaped = 0;
     loop {
         let removed = sqlx::query!(

@@ -1,7 +1,7 @@
 //! One key claimed in a transaction of the caller.
 
 use jiff::Timestamp;
-use sqlx::PgTransaction;
+use postgres_kit::Transaction;
 
 use crate::claim_request::ClaimRequest;
 use crate::claims::{self, KeyState};
@@ -44,7 +44,7 @@ pub struct Lease {
 /// [`IdempotencyError::PartitionMissing`] (call [`crate::create_partitions`] and begin again),
 /// [`IdempotencyError::Database`] or [`IdempotencyError::UnsupportedSchemaVersion`].
 pub async fn claim(
-    tx: &mut PgTransaction<'_>,
+    tx: &mut Transaction,
     scope: &KeyScope<'_>,
     fingerprint: &Fingerprint,
     options: &IdempotencyOptions,
@@ -74,7 +74,7 @@ impl Lease {
     /// [`IdempotencyError::Database`].
     pub async fn complete(
         self,
-        tx: &mut PgTransaction<'_>,
+        tx: &mut Transaction,
         response: &StoredResponse,
     ) -> Result<(), IdempotencyError> {
         claims::complete(tx, &[(&self.request, response)], &self.options).await

@@ -16,8 +16,9 @@ use idempotency::{
     MIGRATOR, RequestOutcome, StoreBreaker, StoredResponse, claim,
 };
 use jiff::Timestamp;
+use postgres_kit::{Connection, Pool};
+use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
-use sqlx::{PgConnection, PgPool};
 use support::{Notes, TIMEOUT, batcher, body, count, create_table, fingerprint, key, scope, store_note};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -107,7 +108,7 @@ impl BatchEffect for ClaimTimes {
 
     async fn apply(
         &self,
-        _: &mut PgConnection,
+        _: &mut Connection,
         claimed_at: Timestamp,
         requests: &[&()],
     ) -> Result<Vec<EffectOutcome<String>>, sqlx::Error> {
@@ -140,7 +141,7 @@ async fn s4_3_the_claim_time_of_an_idempotency_key_is_after_its_request(pool: Pg
 async fn r25_a_held_idempotency_key_delays_no_other_request_of_its_batch(pool: PgPool) {
     create_table(&pool).await;
     let held = key("held");
-    let mut holder = pool.begin().await.unwrap();
+    let mut holder = Pool::from(pool.clone()).begin().await.unwrap();
     assert!(matches!(
         claim(&mut holder, &scope(&held), &fingerprint("a"), &IdempotencyOptions::default()).await.unwrap(),
         ClaimOutcome::Claimed(_)

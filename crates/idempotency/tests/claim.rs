@@ -11,8 +11,9 @@ use idempotency::{
     ClaimOutcome, Fingerprint, IdempotencyError, IdempotencyKey, IdempotencyOptions, KEY_BYTES_MAX, KeyScope,
     MIGRATOR, StoredResponse, claim,
 };
+use postgres_kit::{Pool, Transaction};
+use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
-use sqlx::{Connection, PgConnection, PgPool, PgTransaction};
 
 const BODY: &[u8] = br#"{"made":"now"}"#;
 /// Longest wait for the database.
@@ -30,14 +31,14 @@ fn request(body: &str) -> Fingerprint {
     Fingerprint::of("tenant", "POST", "/things", body.as_bytes())
 }
 
-async fn attempt(tx: &mut PgTransaction<'_>, key: &IdempotencyKey, body: &str) -> ClaimOutcome {
+async fn attempt(tx: &mut Transaction, key: &IdempotencyKey, body: &str) -> ClaimOutcome {
     claim(tx, &scope(key), &request(body), &IdempotencyOptions::default()).await.unwrap()
 }
 
 /// Executes a request from claim to commit and returns the outcome of the claim. Every other outcome is rolled back and
 /// awaited: a dropped transaction still holds its lock for a moment.
 async fn execute(pool: &PgPool, key: &IdempotencyKey, body: &str) -> &'static str {
-    let mut tx = pool.begin().await.unwrap();
+    let mut tx = Pool::from(pool.clone()).begin().await.unwrap();
     let outcome = match attempt(&mut tx, key, body).await {
         ClaimOutcome::Claimed(lease) => {
             lease.complete(&mut tx, &StoredResponse::new(201, BODY)).await.unwrap();
@@ -67,7 +68,7 @@ async fn s4_1_a_second_claim_of_an_idempotency_key_sees_the_first_ones_state(poo
     assert_eq!(execute(&pool, &completed, "b").await, "mismatch");
 
     let held = key("held");
-    let mut holder = pool.begin().await.unwrap();
+    let mut holder = Pool::from(pool.clone()).begin().await.unwrap();
     let ClaimOutcome::Claimed(lease) = attempt(&mut holder, &held, "a").await else {
         panic!("the key is unused")
     };
@@ -85,7 +86,7 @@ async fn s4_1_a_second_claim_of_an_idempotency_key_sees_the_first_ones_state(poo
 async fn s4_1_concurrent_repeats_of_a_completed_request_are_all_replayed(pool: PgPool) {
     let completed = key("completed");
     assert_eq!(execute(&pool, &completed, "a").await, "claimed");
-    let mut repeat = pool.begin().await.unwrap();
+    let mut repeat = Pool::from(pool.clone()).begin().await.unwrap();
     assert!(matches!(attempt(&mut repeat, &completed, "a").await, ClaimOutcome::Replay(_)));
     // The lock of that repeat is held until its transaction ends.
     assert_eq!(execute(&pool, &completed, "a").await, "replay");
@@ -97,7 +98,7 @@ async fn s4_1_concurrent_repeats_of_a_completed_request_are_all_replayed(pool: P
 async fn s4_2_an_idempotency_key_belongs_to_its_tenant_and_client(pool: PgPool) {
     let key = key("k");
     for (tenant, client) in [("t", "c"), ("t", "d"), ("u", "c")] {
-        let mut tx = pool.begin().await.unwrap();
+        let mut tx = Pool::from(pool.clone()).begin().await.unwrap();
         let scope = KeyScope { tenant, client, key: &key };
         let ClaimOutcome::Claimed(lease) =
             claim(&mut tx, &scope, &request("a"), &IdempotencyOptions::default()).await.unwrap()
@@ -126,10 +127,8 @@ async fn r25_of_64_duplicate_requests_one_claims_the_idempotency_key(pool: PgPoo
 #[sqlx::test(migrator = "MIGRATOR")]
 async fn r26_a_crashed_idempotency_claim_is_replaced_once_and_cannot_commit(pool: PgPool) {
     let key = key("orphan");
-    let options = pool.connect_options();
-    let mut connection = PgConnection::connect_with(&options).await.unwrap();
-    let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut connection).await.unwrap();
-    let mut holder = connection.begin().await.unwrap();
+    let mut holder = Pool::from(pool.clone()).begin().await.unwrap();
+    let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *holder).await.unwrap();
     let ClaimOutcome::Claimed(lease) = attempt(&mut holder, &key, "a").await else {
         panic!("the key is unused")
     };
@@ -146,7 +145,7 @@ async fn r26_a_crashed_idempotency_claim_is_replaced_once_and_cannot_commit(pool
 async fn s4_4_a_stalled_idempotency_key_holder_is_disconnected(pool: PgPool) {
     let key = key("paused");
     let options = IdempotencyOptions::new(24, Duration::from_millis(100)).unwrap();
-    let mut holder = pool.begin().await.unwrap();
+    let mut holder = Pool::from(pool.clone()).begin().await.unwrap();
     let claimed = claim(&mut holder, &scope(&key), &request("a"), &options).await.unwrap();
     let ClaimOutcome::Claimed(lease) = claimed else { panic!("the key is unused") };
 
@@ -165,7 +164,7 @@ async fn s4_4_a_statement_that_outlasts_its_idempotency_lease_is_aborted(pool: P
     let key = key("hanging");
     // Longer than the time from the claim to the statement.
     let options = IdempotencyOptions::new(24, Duration::from_secs(2)).unwrap();
-    let mut holder = pool.begin().await.unwrap();
+    let mut holder = Pool::from(pool.clone()).begin().await.unwrap();
     let _lease = claim(&mut holder, &scope(&key), &request("a"), &options).await.unwrap();
     let error = sqlx::query("SELECT pg_sleep(60)").execute(&mut *holder).await.unwrap_err();
     assert_eq!(error.as_database_error().unwrap().code().as_deref(), Some("57014"));
@@ -175,7 +174,7 @@ async fn s4_4_a_statement_that_outlasts_its_idempotency_lease_is_aborted(pool: P
 async fn s3_1_a_refused_request_uses_up_no_idempotency_key(pool: PgPool) {
     let key = key("refused");
     for end in ["commit", "roll back"] {
-        let mut tx = pool.begin().await.unwrap();
+        let mut tx = Pool::from(pool.clone()).begin().await.unwrap();
         assert!(matches!(attempt(&mut tx, &key, end).await, ClaimOutcome::Claimed(_)));
         match end {
             "commit" => tx.commit().await.unwrap(),
@@ -189,7 +188,7 @@ async fn s3_1_a_refused_request_uses_up_no_idempotency_key(pool: PgPool) {
 #[sqlx::test(migrator = "MIGRATOR")]
 async fn s3_3_a_server_error_is_never_stored_as_an_idempotent_response(pool: PgPool) {
     let key = key("broken");
-    let mut tx = pool.begin().await.unwrap();
+    let mut tx = Pool::from(pool.clone()).begin().await.unwrap();
     let ClaimOutcome::Claimed(lease) = attempt(&mut tx, &key, "a").await else { panic!("the key is unused") };
     let error = lease.complete(&mut tx, &StoredResponse::new(503, b"")).await.unwrap_err();
     assert!(matches!(error, IdempotencyError::NotStorable { status: 503 }));
@@ -227,7 +226,7 @@ async fn s3_2_older_idempotency_row_versions_are_read_and_newer_ones_refused(poo
     assert_eq!(execute(&pool, &key("of-1"), "a").await, "replay");
     assert_eq!(execute(&pool, &key("of-1"), "b").await, "mismatch");
     assert_eq!(execute(&pool, &key("of-2"), "a").await, "replay");
-    let mut tx = pool.begin().await.unwrap();
+    let mut tx = Pool::from(pool.clone()).begin().await.unwrap();
     let error = claim(&mut tx, &scope(&key("of-3")), &request("a"), &IdempotencyOptions::default())
         .await
         .unwrap_err();

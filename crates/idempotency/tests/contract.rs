@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 use axum::Router;
 use idempotency::token_claim::{self, TokenClaimOutcome};
 use idempotency::{BatchOptions, ClaimOutcome, IdempotencyOptions, MIGRATOR, claim};
-use sqlx::{PgPool, PgTransaction};
+use postgres_kit::{Pool, Transaction};
+use sqlx::PgPool;
 use support::{
     TestResponse, batcher, body, count, create_table, fingerprint, key, note, scope, send, service,
 };
@@ -31,12 +32,7 @@ const SECOND: [&str; 6] =
     ["same body", "other body", "no key", "malformed key", "other client", "other tenant"];
 
 /// Brings the key into the state; returns the open transaction of a state that needs one.
-async fn set_up_state(
-    pool: &PgPool,
-    service: &Router,
-    state: &str,
-    key_text: &str,
-) -> Option<PgTransaction<'static>> {
+async fn set_up_state(pool: &PgPool, service: &Router, state: &str, key_text: &str) -> Option<Transaction> {
     let key = key(key_text);
     let execute = async |text: &str, status: u16| {
         let response = post(service, key_text, text).await;
@@ -47,14 +43,19 @@ async fn set_up_state(
         assert_eq!(changed.rows_affected(), 1, "{state}: {sql}");
     };
     let claim_with_token = async || {
-        token_claim::claim(pool, &scope(&key), &fingerprint("a"), &IdempotencyOptions::default())
-            .await
-            .unwrap()
+        token_claim::claim(
+            &pool.clone().into(),
+            &scope(&key),
+            &fingerprint("a"),
+            &IdempotencyOptions::default(),
+        )
+        .await
+        .unwrap()
     };
     match state {
         "no record" => {}
         "in progress, in a transaction" => {
-            let mut tx = pool.begin().await.unwrap();
+            let mut tx = Pool::from(pool.clone()).begin().await.unwrap();
             let claim = claim(&mut tx, &scope(&key), &fingerprint("a"), &IdempotencyOptions::default())
                 .await
                 .unwrap();

@@ -11,10 +11,11 @@ use idempotency::{
     BatchOptions, Batcher, ClaimOutcome, IdempotencyKey, IdempotencyOptions, KeyScope, Lease, MIGRATOR,
     RequestOutcome, StoredResponse, claim, maintenance,
 };
+use postgres_kit::{Pool, Transaction};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
-use sqlx::{PgPool, PgTransaction};
+use sqlx::PgPool;
 use support::{Note, Notes, batcher, body, create_table, fingerprint};
 
 /// Number of sequences, and of operations in each.
@@ -115,7 +116,7 @@ impl KeyModel {
 struct System {
     pool: PgPool,
     batcher: Batcher<Notes>,
-    held: HashMap<usize, (PgTransaction<'static>, Lease)>,
+    held: HashMap<usize, (Transaction, Lease)>,
     holders: HashMap<usize, Holder>,
     sequence: usize,
 }
@@ -168,7 +169,7 @@ impl System {
     async fn hold(&mut self, key: usize, text: &'static str, model: &mut KeyModel) -> (String, String) {
         let expected = model.claim(text).as_ref().map_or_else(|| "claimed".into(), text_of);
         let named = self.key(key);
-        let mut tx = self.pool.begin().await.unwrap();
+        let mut tx = Pool::from(self.pool.clone()).begin().await.unwrap();
         let scope = KeyScope { tenant: "t", client: "c", key: &named };
         let options = IdempotencyOptions::default();
         let outcome = match claim(&mut tx, &scope, &fingerprint(text), &options).await.unwrap() {
@@ -215,7 +216,10 @@ impl System {
         let scope = KeyScope { tenant: "t", client: "c", key: &named };
         let options = IdempotencyOptions::default();
         let outcome =
-            match token_claim::claim(&self.pool, &scope, &fingerprint(text), &options).await.unwrap() {
+            match token_claim::claim(&self.pool.clone().into(), &scope, &fingerprint(text), &options)
+                .await
+                .unwrap()
+            {
                 TokenClaimOutcome::Claimed(holder) => {
                     self.holders.insert(key, holder);
                     "claimed".into()
@@ -258,7 +262,7 @@ impl System {
             }
             Op::Reap(key) => {
                 self.sql(key, "UPDATE idempotency.keys SET lease_until = now() - interval '2 min' WHERE key = $1 AND lease_until IS NOT NULL").await;
-                maintenance::maintain(&self.pool).await.unwrap();
+                maintenance::maintain(&self.pool.clone().into()).await.unwrap();
                 model[key].row.take_if(|row| row.1.is_none());
             }
             Op::Expire(key) => {

@@ -10,6 +10,7 @@ use idempotency::{
     BatchOptions, Batcher, IdempotencyError, IdempotencyOptions, MIGRATOR, RequestOutcome, StoreBreaker,
     StoredResponse, claim, create_partitions, maintain_partitions, maintenance,
 };
+use postgres_kit::Pool;
 use sqlx::PgPool;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,10 +54,11 @@ async fn s4_5_idempotency_partitions_of_the_next_days_are_created_once(pool: PgP
     avoid_midnight(&pool).await;
     MIGRATOR.run(&pool).await.unwrap();
     assert_eq!(attached_days(&pool).await, [0, 1], "expected two partitions from the migration");
-    let created = join_all((0..8).map(|_| create_partitions(&pool))).await;
+    let limited = Pool::from(pool.clone());
+    let created = join_all((0..8).map(|_| create_partitions(&limited))).await;
     assert_eq!(created.into_iter().map(Result::unwrap).sum::<u32>(), 2);
     assert_eq!(attached_days(&pool).await, [0, 1, 2, 3]);
-    assert_eq!(maintain_partitions(&pool).await.unwrap().dropped, 0);
+    assert_eq!(maintain_partitions(&pool.clone().into()).await.unwrap().dropped, 0);
     // Partitions created later have the same indexes.
     let indexes: i64 = sqlx::query_scalar(
         "SELECT count(DISTINCT n) FROM (SELECT count(*) AS n FROM pg_indexes WHERE schemaname = 'idempotency' AND tablename LIKE 'keys_2%'
@@ -80,15 +82,19 @@ async fn r33_an_idempotency_claim_creates_a_missing_partition(pool: PgPool) {
     assert_eq!(attached_days(&pool).await, [0, 1, 2, 3]);
 
     drop_all_partitions(&pool).await;
-    let outcome =
-        token_claim::claim(&pool, &scope(&key("o")), &fingerprint("a"), &IdempotencyOptions::default())
-            .await
-            .unwrap();
+    let outcome = token_claim::claim(
+        &pool.clone().into(),
+        &scope(&key("o")),
+        &fingerprint("a"),
+        &IdempotencyOptions::default(),
+    )
+    .await
+    .unwrap();
     assert!(matches!(outcome, TokenClaimOutcome::Claimed(_)));
 
     // In the caller's own transaction the claim only reports the missing partition.
     drop_all_partitions(&pool).await;
-    let mut tx = pool.begin().await.unwrap();
+    let mut tx = Pool::from(pool.clone()).begin().await.unwrap();
     let error = claim(&mut tx, &scope(&key("c")), &fingerprint("a"), &IdempotencyOptions::default())
         .await
         .unwrap_err();
@@ -105,7 +111,7 @@ async fn r33_an_idempotency_key_is_replayed_across_midnight(pool: PgPool) {
         age(&pool, 24).await;
         assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), replayed("a"), "day {day}");
         assert_eq!(store_note(&batcher, "k", "b").await.unwrap(), RequestOutcome::Mismatch, "day {day}");
-        maintain_partitions(&pool).await.unwrap();
+        maintain_partitions(&pool.clone().into()).await.unwrap();
     }
     age(&pool, 23).await;
     assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), replayed("a"), "an hour before it expires");
@@ -125,7 +131,7 @@ async fn s4_5_an_idempotency_partition_is_dropped_once_its_keys_have_expired(poo
     assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), executed("a"));
     age(&pool, 71).await;
     // The empty partitions before yesterday are dropped, the one with a live key remains.
-    maintain_partitions(&pool).await.unwrap();
+    maintain_partitions(&pool.clone().into()).await.unwrap();
     let left = attached_days(&pool).await;
     assert_eq!(count(&pool, "idempotency.keys").await, 1);
     assert!(
@@ -133,7 +139,7 @@ async fn s4_5_an_idempotency_partition_is_dropped_once_its_keys_have_expired(poo
         "{left:?}"
     );
     age(&pool, 2).await;
-    maintain_partitions(&pool).await.unwrap();
+    maintain_partitions(&pool.clone().into()).await.unwrap();
     let left = attached_days(&pool).await;
     assert!(left.iter().all(|day| (-1..=3).contains(day)), "{left:?}");
     assert_eq!(count(&pool, "idempotency.keys").await, 0);
@@ -149,7 +155,7 @@ async fn s4_5_an_interrupted_drop_of_an_idempotency_partition_is_finished(pool: 
         "DO $$ BEGIN EXECUTE format('ALTER TABLE idempotency.keys DETACH PARTITION idempotency.%I', 'keys_'
                   || to_char((now() AT TIME ZONE 'UTC')::date - 4, 'YYYYMMDD')); END $$";
     sqlx::raw_sql(detach).execute(&pool).await.unwrap();
-    assert_eq!(maintain_partitions(&pool).await.unwrap().dropped, 4);
+    assert_eq!(maintain_partitions(&pool.clone().into()).await.unwrap().dropped, 4);
     assert_eq!(
         partition_tables(&pool).await,
         5,
@@ -161,7 +167,7 @@ async fn s4_5_an_interrupted_drop_of_an_idempotency_partition_is_finished(pool: 
 /// number of dropped partitions; `None` if the first run failed, since it does not report its progress.
 async fn maintain_until_done(pool: &PgPool) -> Option<u32> {
     for run in 0..40 {
-        match maintenance::maintain(pool).await {
+        match maintenance::maintain(&pool.clone().into()).await {
             Ok(report) => return (run == 0).then_some(report.partitions.dropped),
             Err(IdempotencyError::Database(sqlx::Error::Database(error)))
                 if error.code().as_deref() == Some("55P03") => {}

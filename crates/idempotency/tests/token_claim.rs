@@ -8,13 +8,19 @@ use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
 use idempotency::token_claim::{self, Holder, TokenClaimOutcome};
 use idempotency::{ClaimOutcome, IdempotencyError, IdempotencyOptions, MIGRATOR, StoredResponse};
+use postgres_kit::Pool;
 use sqlx::PgPool;
 use support::{TIMEOUT, count, fingerprint, key, scope};
 
 async fn claim(pool: &PgPool, key_text: &str, text: &str) -> TokenClaimOutcome {
-    token_claim::claim(pool, &scope(&key(key_text)), &fingerprint(text), &IdempotencyOptions::default())
-        .await
-        .unwrap()
+    token_claim::claim(
+        &pool.clone().into(),
+        &scope(&key(key_text)),
+        &fingerprint(text),
+        &IdempotencyOptions::default(),
+    )
+    .await
+    .unwrap()
 }
 
 fn claimed(outcome: TokenClaimOutcome) -> Holder {
@@ -101,13 +107,14 @@ async fn s3_4_idempotency_claims_expired_for_over_a_minute_are_reaped(pool: PgPo
     let late = "UPDATE idempotency.keys SET lease_until = now() - interval '50 s' WHERE key LIKE 'stuck-%'";
     sqlx::query(late).execute(&pool).await.unwrap();
     assert_eq!(
-        token_claim::reap(&pool).await.unwrap(),
+        token_claim::reap(&pool.clone().into()).await.unwrap(),
         0,
         "expected no holder to be reaped within the first minute"
     );
     let stuck = "UPDATE idempotency.keys SET lease_until = now() - interval '61 s' WHERE key LIKE 'stuck-%'";
     sqlx::query(stuck).execute(&pool).await.unwrap();
-    let reaped = join_all((0..4).map(|_| token_claim::reap(&pool))).await;
+    let limited = Pool::from(pool.clone());
+    let reaped = join_all((0..4).map(|_| token_claim::reap(&limited))).await;
     assert_eq!(
         reaped.into_iter().map(Result::unwrap).sum::<u64>(),
         1_500,
@@ -126,7 +133,7 @@ async fn s4_4_an_expired_claim_that_a_transaction_takes_over_is_in_progress_for_
         .execute(&pool)
         .await
         .unwrap();
-    let mut tx = pool.begin().await.unwrap();
+    let mut tx = Pool::from(pool.clone()).begin().await.unwrap();
     let (key, options) = (key("k"), IdempotencyOptions::default());
     let taken_over = idempotency::claim(&mut tx, &scope(&key), &fingerprint("a"), &options).await.unwrap();
     assert!(matches!(taken_over, ClaimOutcome::Claimed(_)), "{taken_over:?}");
@@ -146,7 +153,7 @@ async fn s4_4_every_abandoned_claim_is_removed_in_one_call(pool: PgPool) {
          FROM generate_series(1, 1001) AS n";
     sqlx::query(insert).execute(&pool).await.unwrap();
     let live = claimed(claim(&pool, "live", "a").await);
-    assert_eq!(token_claim::reap(&pool).await.unwrap(), 1_001);
+    assert_eq!(token_claim::reap(&pool.clone().into()).await.unwrap(), 1_001);
     assert_eq!(count(&pool, "idempotency.keys").await, 1);
     live.complete(&StoredResponse::new(201, "done")).await.unwrap();
 }

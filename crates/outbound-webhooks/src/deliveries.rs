@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::{EndpointId, WebhooksError};
 
@@ -97,7 +97,7 @@ pub struct DeliveryFilter<'a> {
 /// # Errors
 /// [`WebhooksError`].
 pub async fn list(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     endpoint: &EndpointId,
     filter: DeliveryFilter<'_>,
     limit: i64,
@@ -140,7 +140,7 @@ pub async fn list(
 }
 
 async fn attempts(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     positions: &[i64],
 ) -> Result<HashMap<i64, Vec<DeliveryAttempt>>, WebhooksError> {
     let rows = sqlx::query!(
@@ -184,7 +184,7 @@ pub enum ReplayOutcome {
 /// # Errors
 /// [`WebhooksError`].
 pub async fn replay(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     endpoint: &EndpointId,
     event_id: &str,
 ) -> Result<ReplayOutcome, WebhooksError> {
@@ -212,7 +212,7 @@ pub async fn replay(
 /// # Errors
 /// [`WebhooksError`].
 pub async fn replay_failed(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     endpoint: &EndpointId,
     since: Timestamp,
 ) -> Result<u64, WebhooksError> {

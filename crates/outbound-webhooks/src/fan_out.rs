@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
+use postgres_kit::Connection;
 use serde::Serialize;
 use serde_json::Value;
-use sqlx::PgConnection;
 use trace_kit::TraceParent;
 
 /// Longest event id, in bytes; it is sent as `webhook-id`.
@@ -87,7 +87,7 @@ impl WebhookEvent<'_> {
 ///
 /// # Errors
 /// [`FanOutError`]: the transaction must not be committed.
-pub async fn fan_out(tx: &mut PgConnection, events: &[WebhookEvent<'_>]) -> Result<u64, FanOutError> {
+pub async fn fan_out(tx: &mut Connection, events: &[WebhookEvent<'_>]) -> Result<u64, FanOutError> {
     if !events.iter().all(|event| is_permitted_id(event.event_id)) {
         return Err(FanOutError::EventId);
     }
@@ -132,7 +132,7 @@ fn is_permitted_id(id: &str) -> bool {
 
 /// The tenants of the events that have an active endpoint.
 async fn tenants_with_endpoints(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     events: &[WebhookEvent<'_>],
 ) -> Result<HashSet<String>, sqlx::Error> {
     let tenants: HashSet<&str> = events.iter().map(|event| event.tenant).collect();

@@ -1,6 +1,6 @@
 //! The numbers of the gauges: endpoints and pending deliveries.
 
-use sqlx::PgPool;
+use postgres_kit::Pool;
 
 use crate::WebhooksError;
 
@@ -26,7 +26,7 @@ pub struct WebhookBacklog {
 ///
 /// # Errors
 /// [`WebhooksError`].
-pub async fn measure(pool: &PgPool) -> Result<WebhookBacklog, WebhooksError> {
+pub async fn measure(pool: &Pool) -> Result<WebhookBacklog, WebhooksError> {
     Ok(sqlx::query_as!(
         WebhookBacklog,
         r#"SELECT (SELECT count(*) FROM webhook_endpoints WHERE status = 'active') AS "active!",

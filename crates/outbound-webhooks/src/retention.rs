@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use postgres_kit::Pool;
 use postgres_kit::deletion::{BATCH, delete_in_batches};
-use sqlx::PgPool;
 
 use crate::WebhooksError;
 
@@ -13,11 +13,11 @@ use crate::WebhooksError;
 ///
 /// # Errors
 /// [`WebhooksError`]; rows that were deleted before stay deleted.
-pub async fn prune(pool: &PgPool, retention: Duration) -> Result<u64, WebhooksError> {
+pub async fn prune(pool: &Pool, retention: Duration) -> Result<u64, WebhooksError> {
     Ok(deleted_endpoints(pool).await? + old_deliveries(pool, retention).await?)
 }
 
-async fn deleted_endpoints(pool: &PgPool) -> Result<u64, WebhooksError> {
+async fn deleted_endpoints(pool: &Pool) -> Result<u64, WebhooksError> {
     let deleted = delete_in_batches(|| {
         // A delivery in flight stays, so that its attempt can be recorded.
         sqlx::query!(
@@ -41,7 +41,7 @@ async fn deleted_endpoints(pool: &PgPool) -> Result<u64, WebhooksError> {
 }
 
 /// An index does not answer a comparison with `clock_timestamp()`: each call would read every delivery.
-async fn old_deliveries(pool: &PgPool, retention: Duration) -> Result<u64, WebhooksError> {
+async fn old_deliveries(pool: &Pool, retention: Duration) -> Result<u64, WebhooksError> {
     let deleted = delete_in_batches(|| {
         sqlx::query!(
             "DELETE FROM webhook_deliveries WHERE position IN (

@@ -1,7 +1,7 @@
 //! Writes an event in the transaction that it reports.
 
+use postgres_kit::Connection;
 use serde_json::Value;
-use sqlx::PgConnection;
 
 use crate::OutboxError;
 
@@ -30,7 +30,7 @@ pub struct NewEvent<'a> {
 ///
 /// # Errors
 /// [`OutboxError`]: the transaction must not be committed.
-pub async fn append(tx: &mut PgConnection, event: NewEvent<'_>) -> Result<Option<i64>, OutboxError> {
+pub async fn append(tx: &mut Connection, event: NewEvent<'_>) -> Result<Option<i64>, OutboxError> {
     Ok(sqlx::query_scalar!(
         "WITH next AS (
              INSERT INTO outbox_keys AS k (subject_key, last_sequence)
@@ -56,7 +56,7 @@ pub async fn append(tx: &mut PgConnection, event: NewEvent<'_>) -> Result<Option
 ///
 /// # Errors
 /// [`OutboxError`]: the transaction must not be committed.
-pub async fn append_all(tx: &mut PgConnection, events: &[NewEvent<'_>]) -> Result<(), OutboxError> {
+pub async fn append_all(tx: &mut Connection, events: &[NewEvent<'_>]) -> Result<(), OutboxError> {
     if events.is_empty() {
         return Ok(());
     }

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use crash_point::crash_point;
 use postgres_kit::text::replace_nul;
-use postgres_kit::timeout::timed_out;
-use sqlx::{Connection as _, PgConnection, PgPool};
+use postgres_kit::{Connection, Pool};
 use trace_kit::TraceParent;
 
 use crate::{Event, OutboxError};
@@ -34,7 +33,7 @@ pub trait EventEffect: Send + Sync {
     /// [`EffectError`]: the transaction is rolled back. If there are several events, `apply` is called again for each one alone.
     fn apply(
         &self,
-        tx: &mut PgConnection,
+        tx: &mut Connection,
         events: &[&ReceivedEvent],
     ) -> impl Future<Output = Result<(), EffectError>> + Send;
 
@@ -96,7 +95,7 @@ pub struct ReceivedEvent {
 ///
 /// A commit without an answer is [`EffectError::Unavailable`], and the mark decides at the next delivery.
 pub async fn consume(
-    pool: &PgPool,
+    pool: &Pool,
     consumer: &str,
     received: &[ReceivedEvent],
     effect: &impl EventEffect,
@@ -119,7 +118,7 @@ pub async fn consume(
 
 /// Consumes different events, those of a key in their order: together, or else one by one.
 async fn consume_different(
-    pool: &PgPool,
+    pool: &Pool,
     consumer: &str,
     events: &[&ReceivedEvent],
     effect: &impl EventEffect,
@@ -158,28 +157,24 @@ async fn consume_different(
 /// Consumes different events, those of a key in their order, in one transaction; returns their outcomes. `None` if an earlier
 /// event of a key was not consumed yet, and nothing was changed.
 async fn consume_together(
-    pool: &PgPool,
+    pool: &Pool,
     consumer: &str,
     events: &[&ReceivedEvent],
     effect: &impl EventEffect,
 ) -> Result<Option<Vec<ConsumeOutcome>>, EffectError> {
-    let unavailable = |error: sqlx::Error| EffectError::Unavailable(error.into());
-    let mut connection = pool.acquire().await.map_err(unavailable)?;
-    let consumed = consume_on(&mut connection, consumer, events, effect);
-    match tokio::time::timeout(CONSUME_TIMEOUT, consumed).await {
-        Ok(result) => result,
-        Err(_) => Err(unavailable(timed_out(&mut connection))),
-    }
+    let consumed =
+        tokio::time::timeout(CONSUME_TIMEOUT, consume_in_transaction(pool, consumer, events, effect));
+    consumed.await.unwrap_or_else(|_| Err(EffectError::Unavailable(postgres_kit::unanswered().into())))
 }
 
-async fn consume_on(
-    connection: &mut PgConnection,
+async fn consume_in_transaction(
+    pool: &Pool,
     consumer: &str,
     events: &[&ReceivedEvent],
     effect: &impl EventEffect,
 ) -> Result<Option<Vec<ConsumeOutcome>>, EffectError> {
     let unavailable = |error: sqlx::Error| EffectError::Unavailable(error.into());
-    let mut tx = connection.begin().await.map_err(unavailable)?;
+    let mut tx = pool.begin().await.map_err(unavailable)?;
     let marks = mark_processed(&mut tx, consumer, events).await?;
     let new: Vec<&ReceivedEvent> =
         events.iter().zip(&marks).filter(|(_, mark)| mark.is_new).map(|(received, _)| *received).collect();
@@ -213,7 +208,7 @@ struct Mark {
 /// Marks different events as processed by `consumer` and advances its positions in their keys; a position never moves back.
 /// Waits while another transaction marks one of the events.
 async fn mark_processed(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     consumer: &str,
     events: &[&ReceivedEvent],
 ) -> Result<Vec<Mark>, OutboxError> {
@@ -292,12 +287,8 @@ pub struct ParkedDelivery {
 ///
 /// # Errors
 /// [`OutboxError`]: the message must not be acknowledged.
-pub async fn park(
-    pool: &PgPool,
-    delivery: &ParkedDelivery,
-    event: Option<&Event>,
-) -> Result<(), OutboxError> {
-    let mut tx = postgres_kit::transaction::begin(pool).await?;
+pub async fn park(pool: &Pool, delivery: &ParkedDelivery, event: Option<&Event>) -> Result<(), OutboxError> {
+    let mut tx = pool.begin().await?;
     // A poison message may contain NUL.
     let event_id = delivery.event_id.as_deref().map(replace_nul);
     sqlx::query!(
@@ -324,7 +315,7 @@ pub async fn park(
 
 /// Advances the consumer's position in the key to `sequence`; the position never moves back.
 async fn advance_position(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     consumer: &str,
     key: &str,
     sequence: i64,

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx;
-use sqlx::PgPool;
+use postgres_kit::Pool;
 
 use crate::OutboxError;
 
@@ -50,7 +50,7 @@ impl ConsumerLagMonitor {
     ///
     /// # Errors
     /// [`OutboxError`].
-    pub async fn measure(&mut self, pool: &PgPool) -> Result<ConsumerLag, OutboxError> {
+    pub async fn measure(&mut self, pool: &Pool) -> Result<ConsumerLag, OutboxError> {
         let mut from = self.consumed_until;
         for _ in 0..WINDOWS_MAX {
             let window = self.read_window(pool, from).await?;
@@ -67,7 +67,7 @@ impl ConsumerLagMonitor {
     }
 
     /// Reads a window of the events that were published at `from` or later.
-    async fn read_window(&self, pool: &PgPool, from: Option<Timestamp>) -> Result<WindowRow, OutboxError> {
+    async fn read_window(&self, pool: &Pool, from: Option<Timestamp>) -> Result<WindowRow, OutboxError> {
         let row = sqlx::query!(
             r#"SELECT count(*) AS "events!", max(published_at) AS last,
                       count(*) FILTER (WHERE is_missed) AS "missed!",

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
+use postgres_kit::Pool;
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 use tokio_util::sync::CancellationToken;
 
 use crate::OutboxError;
@@ -28,7 +29,7 @@ impl LeaderLock {
     /// # Errors
     /// [`OutboxError::Database`].
     pub(crate) async fn acquire(
-        pool: &PgPool,
+        pool: &Pool,
         interval: Duration,
         stop: &CancellationToken,
     ) -> Result<Option<Self>, OutboxError> {
@@ -58,8 +59,8 @@ impl LeaderLock {
     }
 }
 
-async fn open_session(pool: &PgPool) -> Result<PgConnection, OutboxError> {
-    let mut session = pool.connect_options().as_ref().clone().connect().await?;
+async fn open_session(pool: &Pool) -> Result<PgConnection, OutboxError> {
+    let mut session = pool.inner().connect_options().as_ref().clone().connect().await?;
     // SET takes no parameters, so the timeout is set by `set_config`.
     let idle_max_ms = SESSION_IDLE_MAX.as_millis().to_string();
     sqlx::query!(
@@ -86,5 +87,5 @@ async fn try_acquire(session: &mut PgConnection) -> Result<bool, OutboxError> {
 pub(crate) async fn with_timeout<T>(
     query: impl Future<Output = Result<T, OutboxError>>,
 ) -> Result<T, OutboxError> {
-    tokio::time::timeout(TIMEOUT, query).await.map_err(|_| sqlx::Error::PoolTimedOut)?
+    tokio::time::timeout(TIMEOUT, query).await.map_err(|_| postgres_kit::unanswered())?
 }

@@ -1,6 +1,6 @@
 //! The numbers of the gauges: unpublished and parked events.
 
-use sqlx::PgPool;
+use postgres_kit::Pool;
 
 use crate::OutboxError;
 
@@ -21,7 +21,7 @@ pub struct OutboxBacklog {
 ///
 /// # Errors
 /// [`OutboxError`].
-pub async fn measure(pool: &PgPool) -> Result<OutboxBacklog, OutboxError> {
+pub async fn measure(pool: &Pool) -> Result<OutboxBacklog, OutboxError> {
     Ok(sqlx::query_as!(
         OutboxBacklog,
         // The count reads the index alone, because the backlog may be long; parked events have an index of their own.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sqlx::PgPool;
+use postgres_kit::Pool;
 
 use crate::OutboxError;
 use crate::consume::ParkedDelivery;
@@ -34,7 +34,7 @@ pub struct ParkedEvent {
 ///
 /// # Errors
 /// [`OutboxError`].
-pub async fn parked_events(pool: &PgPool, limit: i64) -> Result<Vec<ParkedEvent>, OutboxError> {
+pub async fn parked_events(pool: &Pool, limit: i64) -> Result<Vec<ParkedEvent>, OutboxError> {
     let rows = sqlx::query!(
         r#"SELECT event_id, kind, subject_key, sequence, rejection AS "rejection!", rejections, parked_at AS "parked_at!"
            FROM outbox WHERE rejections > 0 AND parked_at IS NOT NULL ORDER BY position LIMIT $1"#,
@@ -60,7 +60,7 @@ pub async fn parked_events(pool: &PgPool, limit: i64) -> Result<Vec<ParkedEvent>
 ///
 /// # Errors
 /// [`OutboxError`].
-pub async fn retry_event(pool: &PgPool, event_id: &str) -> Result<bool, OutboxError> {
+pub async fn retry_event(pool: &Pool, event_id: &str) -> Result<bool, OutboxError> {
     let was_parked = sqlx::query_scalar!(r#"SELECT retry_parked_event($1) AS "was_parked!""#, event_id);
     Ok(was_parked.fetch_one(pool).await?)
 }
@@ -71,7 +71,7 @@ pub async fn retry_event(pool: &PgPool, event_id: &str) -> Result<bool, OutboxEr
 ///
 /// # Errors
 /// [`OutboxError`]; events that were queued before stay queued, and the call can be repeated.
-pub async fn republish(pool: &PgPool, since: Duration) -> Result<u64, OutboxError> {
+pub async fn republish(pool: &Pool, since: Duration) -> Result<u64, OutboxError> {
     // Events that the relay publishes from now on are not republished again by this call.
     let now = sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#).fetch_one(pool).await?;
     let mut republished = 0;
@@ -97,7 +97,7 @@ pub async fn republish(pool: &PgPool, since: Duration) -> Result<u64, OutboxErro
 /// # Errors
 /// [`OutboxError`].
 pub async fn parked_deliveries(
-    pool: &PgPool,
+    pool: &Pool,
     limit: i64,
 ) -> Result<Vec<(ParkedDelivery, Timestamp)>, OutboxError> {
     let rows = sqlx::query!(
@@ -148,7 +148,7 @@ pub struct Discard<'a> {
 ///
 /// # Errors
 /// [`OutboxError`].
-pub async fn discard(pool: &PgPool, discard: Discard<'_>) -> Result<bool, OutboxError> {
+pub async fn discard(pool: &Pool, discard: Discard<'_>) -> Result<bool, OutboxError> {
     let was_parked = sqlx::query_scalar!(
         r#"SELECT discard_parked_message($1, $2, $3, $4, $5) AS "was_parked!""#,
         discard.consumer,

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
+use postgres_kit::Pool;
 use postgres_kit::deletion::{BATCH, delete_in_batches};
-use sqlx::PgPool;
 
 use crate::OutboxError;
 
@@ -16,7 +16,7 @@ use crate::OutboxError;
 ///
 /// # Errors
 /// [`OutboxError`]; rows that were deleted before stay deleted.
-pub async fn prune_published(pool: &PgPool, retention: Duration) -> Result<u64, OutboxError> {
+pub async fn prune_published(pool: &Pool, retention: Duration) -> Result<u64, OutboxError> {
     let deleted = delete_in_batches(|| {
         sqlx::query!(
             "DELETE FROM outbox WHERE position IN (
@@ -39,7 +39,7 @@ pub async fn prune_published(pool: &PgPool, retention: Duration) -> Result<u64, 
 ///
 /// # Errors
 /// [`OutboxError`]; rows that were deleted before stay deleted.
-pub async fn prune_processed(pool: &PgPool, retention: Duration) -> Result<u64, OutboxError> {
+pub async fn prune_processed(pool: &Pool, retention: Duration) -> Result<u64, OutboxError> {
     delete_in_batches(|| {
         sqlx::query!(
             "DELETE FROM consumer_positions WHERE (consumer, subject_key) IN (

@@ -1,6 +1,6 @@
 //! The wake-up notification of the relay.
 
-use sqlx::PgPool;
+use postgres_kit::Pool;
 
 use crate::OutboxError;
 
@@ -12,7 +12,7 @@ pub(crate) const CHANNEL: &str = "outbox_appended";
 ///
 /// # Errors
 /// [`OutboxError`]; harmless, since relays also poll.
-pub async fn wake_relay(pool: &PgPool) -> Result<(), OutboxError> {
+pub async fn wake_relay(pool: &Pool) -> Result<(), OutboxError> {
     // A notification writes a commit record, which need not wait for the disk.
     sqlx::query!(
         "SELECT set_config('synchronous_commit', 'off', true) AS disk, pg_notify($1, '') AS notified",

@@ -5,6 +5,7 @@
 mod support;
 
 use outbox::{MIGRATOR, NewEvent, append};
+use postgres_kit::Pool;
 use serde_json::json;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -16,11 +17,11 @@ fn event<'a>(event_id: &'a str, key: &'a str, body: &'a serde_json::Value) -> Ne
 #[sqlx::test(migrator = "MIGRATOR")]
 async fn s3_5_an_outbox_event_is_stored_with_its_transaction_or_not_at_all(pool: PgPool) {
     let body = json!({});
-    let mut tx = pool.begin().await.unwrap();
+    let mut tx = Pool::from(pool.clone()).begin().await.unwrap();
     assert_eq!(append(&mut tx, event("rolled-back", "k", &body)).await.unwrap(), Some(1));
     tx.rollback().await.unwrap();
     assert_eq!(support::unpublished(&pool).await, 0);
-    let mut tx = pool.begin().await.unwrap();
+    let mut tx = Pool::from(pool.clone()).begin().await.unwrap();
     assert_eq!(
         append(&mut tx, event("committed", "k", &body)).await.unwrap(),
         Some(1),
@@ -33,13 +34,13 @@ async fn s3_5_an_outbox_event_is_stored_with_its_transaction_or_not_at_all(pool:
 #[sqlx::test(migrator = "MIGRATOR")]
 async fn s3_6_a_repeated_outbox_event_id_is_written_once_without_a_gap(pool: PgPool) {
     let body = json!({});
-    let mut tx = pool.begin().await.unwrap();
+    let mut tx = Pool::from(pool.clone()).begin().await.unwrap();
     assert_eq!(append(&mut tx, event("one", "k", &body)).await.unwrap(), Some(1));
     assert_eq!(append(&mut tx, event("one", "k", &body)).await.unwrap(), None);
     assert_eq!(append(&mut tx, event("two", "k", &body)).await.unwrap(), Some(2));
     assert_eq!(append(&mut tx, event("three", "other", &body)).await.unwrap(), Some(1));
     tx.commit().await.unwrap();
-    let mut tx = pool.begin().await.unwrap();
+    let mut tx = Pool::from(pool.clone()).begin().await.unwrap();
     assert_eq!(append(&mut tx, event("one", "k", &body)).await.unwrap(), None);
     assert_eq!(append(&mut tx, event("four", "k", &body)).await.unwrap(), Some(3));
     tx.commit().await.unwrap();
@@ -54,7 +55,7 @@ async fn s3_5_concurrent_event_writers_of_a_key_get_consecutive_numbers(
     let writers = (0..64).map(|n| {
         let pool = pool.clone();
         tokio::spawn(async move {
-            let mut tx = pool.begin().await.unwrap();
+            let mut tx = Pool::from(pool.clone()).begin().await.unwrap();
             let id = format!("event-{n}");
             let sequence = append(&mut tx, event(&id, "k", &json!({}))).await.unwrap();
             tx.commit().await.unwrap();

@@ -49,7 +49,7 @@ async fn r32_wake_ups_do_not_read_the_backlog_while_the_broker_is_down(pool: PgP
     let relay = RunningRelay::start(&pool, broker.clone(), without_polling());
     until("the first round failed", async || broker.all_attempts() > 0).await;
     for _ in 0..1_000 {
-        wake_relay(&pool).await.unwrap();
+        wake_relay(&pool.clone().into()).await.unwrap();
     }
     // One full batch of 256 events of 128 keys, then at most one probe of 8 events for each pause that fits into the
     // time of a test: 100 ms, 200 ms .. 5 s.
@@ -127,14 +127,14 @@ async fn s3_5_an_event_waits_for_no_slower_confirmation_of_another_key(pool: PgP
     let relay = RunningRelay::start(&pool, hanging, without_polling());
     write(&pool, "slow", 1).await;
     until("the slow event is in flight", async || {
-        wake_relay(&pool).await.unwrap();
+        wake_relay(&pool.clone().into()).await.unwrap();
         broker.attempts("slow-1") == 1
     })
     .await;
     write(&pool, "slow", 2).await;
     for n in 1..=3 {
         write(&pool, "good", n).await;
-        wake_relay(&pool).await.unwrap();
+        wake_relay(&pool.clone().into()).await.unwrap();
         until("only the slow key is unpublished", async || unpublished(&pool).await == 2).await;
     }
     // The first attempt is still in flight: nobody waited for its timeout, and no later event of its key passed it.

@@ -9,15 +9,16 @@ use outbox::consume::{
 };
 use outbox::operator::{Discard, discard, parked_deliveries};
 use outbox::{ConsumerLag, ConsumerLagMonitor, Event, MIGRATOR, measure, retention};
+use postgres_kit::Connection;
 use serde_json::json;
+use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{PgConnection, PgPool};
 
 /// Writes a row for each event; fails after an event whose body says so.
 struct WriteEffect;
 
 impl EventEffect for WriteEffect {
-    async fn apply(&self, tx: &mut PgConnection, events: &[&ReceivedEvent]) -> Result<(), EffectError> {
+    async fn apply(&self, tx: &mut Connection, events: &[&ReceivedEvent]) -> Result<(), EffectError> {
         for ReceivedEvent { event, .. } in events {
             let insert = sqlx::query("INSERT INTO effects (event_id) VALUES ($1)").bind(&event.event_id);
             insert.execute(&mut *tx).await.unwrap();
@@ -55,7 +56,7 @@ async fn consume_all(
 ) -> Vec<Result<ConsumeOutcome, EffectError>> {
     let receive = |event| ReceivedEvent { event, order: KeyOrder::Required, trace_parent: None };
     let received: Vec<_> = events.into_iter().map(receive).collect();
-    consume(pool, "c", &received, &WriteEffect).await
+    consume(&pool.clone().into(), "c", &received, &WriteEffect).await
 }
 
 /// Consumes one event.
@@ -66,7 +67,7 @@ async fn consume_one(
     order: KeyOrder,
 ) -> Result<ConsumeOutcome, EffectError> {
     let received = [ReceivedEvent { event, order, trace_parent: None }];
-    consume(pool, consumer, &received, &WriteEffect).await.pop().unwrap()
+    consume(&pool.clone().into(), consumer, &received, &WriteEffect).await.pop().unwrap()
 }
 
 /// The outcomes as words.
@@ -171,7 +172,7 @@ async fn s3_6_an_event_waits_for_the_earlier_events_of_its_key(_: PgPoolOptions,
         reason: "refused".into(),
         deliveries: 5,
     };
-    park(&pool, &delivery, Some(&numbered(3))).await.unwrap();
+    park(&pool.clone().into(), &delivery, Some(&numbered(3))).await.unwrap();
     assert_eq!(consume_numbered(4, KeyOrder::Required).await, ConsumeOutcome::Processed);
     assert_eq!(consume_numbered(6, KeyOrder::Required).await, ConsumeOutcome::OutOfOrder);
     assert_eq!(consume_numbered(6, KeyOrder::Waived).await, ConsumeOutcome::Processed);
@@ -229,7 +230,7 @@ async fn s3_6_an_out_of_order_event_among_others_is_deferred_alone(
     // Where the order is waived, the event is consumed together with the others.
     let waived = [(numbered("a", 9), KeyOrder::Waived), (numbered("b", 2), KeyOrder::Required)]
         .map(|(event, order)| ReceivedEvent { event, order, trace_parent: None });
-    assert_eq!(words(&consume(&pool, "c", &waived, &WriteEffect).await), ["processed"; 2]);
+    assert_eq!(words(&consume(&pool.clone().into(), "c", &waived, &WriteEffect).await), ["processed"; 2]);
     assert_eq!(words(&consume_all(&pool, [numbered("a", 10)]).await), ["processed"]);
     pool.close().await;
 }
@@ -318,9 +319,9 @@ async fn s3_6_marks_of_consumed_events_are_kept_for_their_retention(
     .execute(&pool)
     .await
     .unwrap();
-    assert_eq!(retention::prune_processed(&pool, Duration::from_secs(7200)).await.unwrap(), 0);
+    assert_eq!(retention::prune_processed(&pool.clone().into(), Duration::from_secs(7200)).await.unwrap(), 0);
     sqlx::query("DELETE FROM outbox").execute(&pool).await.unwrap();
-    assert_eq!(retention::prune_processed(&pool, Duration::from_secs(7200)).await.unwrap(), 1);
+    assert_eq!(retention::prune_processed(&pool.clone().into(), Duration::from_secs(7200)).await.unwrap(), 1);
     assert_eq!(
         consume_one(&pool, "c", event("new"), KeyOrder::Required).await.unwrap(),
         ConsumeOutcome::Duplicate
@@ -340,12 +341,12 @@ async fn r23_a_consumer_parks_a_poison_message_once_and_unchanged(pool: PgPool) 
         reason: "unreadable \0".into(),
         deliveries: 5,
     };
-    park(&pool, &delivery, None).await.unwrap();
-    park(&pool, &delivery, None).await.unwrap();
-    let rows = parked_deliveries(&pool, 10).await.unwrap();
+    park(&pool.clone().into(), &delivery, None).await.unwrap();
+    park(&pool.clone().into(), &delivery, None).await.unwrap();
+    let rows = parked_deliveries(&pool.clone().into(), 10).await.unwrap();
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].0.payload, delivery.payload);
-    assert_eq!(measure(&pool).await.unwrap().parked_deliveries, 1);
+    assert_eq!(measure(&pool.clone().into()).await.unwrap().parked_deliveries, 1);
     let request = Discard {
         consumer: "c",
         stream: "S",
@@ -353,10 +354,13 @@ async fn r23_a_consumer_parks_a_poison_message_once_and_unchanged(pool: PgPool) 
         by: "ann",
         reason: "noise",
     };
-    assert!(discard(&pool, request).await.unwrap());
-    assert!(!discard(&pool, request).await.unwrap(), "expected a message to be discarded once");
-    assert_eq!(parked_deliveries(&pool, 10).await.unwrap(), []);
-    assert_eq!(measure(&pool).await.unwrap().parked_deliveries, 0);
+    assert!(discard(&pool.clone().into(), request).await.unwrap());
+    assert!(
+        !discard(&pool.clone().into(), request).await.unwrap(),
+        "expected a message to be discarded once"
+    );
+    assert_eq!(parked_deliveries(&pool.clone().into(), 10).await.unwrap(), []);
+    assert_eq!(measure(&pool.clone().into()).await.unwrap().parked_deliveries, 0);
 }
 
 /// The lag counts published events without a mark: unpublished and parked events are measured separately.
@@ -375,7 +379,7 @@ async fn s3_6_the_lag_of_a_consumer_counts_published_events_without_a_mark(
     .await
     .unwrap();
     let lag = async || {
-        let lag = ConsumerLagMonitor::new("c").measure(&pool).await.unwrap();
+        let lag = ConsumerLagMonitor::new("c").measure(&pool.clone().into()).await.unwrap();
         (lag.unconsumed, lag.oldest_ms / 100_000)
     };
     assert_eq!(lag().await, (3, 3));
@@ -393,12 +397,12 @@ async fn s3_6_the_lag_of_a_consumer_counts_published_events_without_a_mark(
         reason: "poison".into(),
         deliveries: 5,
     };
-    park(&pool, &poison, None).await.unwrap();
+    park(&pool.clone().into(), &poison, None).await.unwrap();
     assert_eq!(lag().await, (1, 1));
-    assert_eq!(measure(&pool).await.unwrap().parked_deliveries, 1);
+    assert_eq!(measure(&pool.clone().into()).await.unwrap().parked_deliveries, 1);
     consume_one(&pool, "c", event("e2"), KeyOrder::Required).await.unwrap();
     assert_eq!(
-        measure(&pool).await.unwrap().parked_deliveries,
+        measure(&pool.clone().into()).await.unwrap().parked_deliveries,
         0,
         "expected no parked delivery after the event was processed"
     );
@@ -424,9 +428,9 @@ async fn s3_6_an_event_lost_by_the_broker_counts_as_lag_until_consumed(
          SELECT 'c', 'e' || n FROM generate_series(1, 24999) AS n WHERE n <> 12000")
     .await;
     let mut monitor = ConsumerLagMonitor::new("c");
-    let lag = monitor.measure(&pool).await.unwrap();
+    let lag = monitor.measure(&pool.clone().into()).await.unwrap();
     assert_eq!((lag.unconsumed, lag.oldest_ms / 1_000_000), (1, 14));
-    let lag = monitor.measure(&pool).await.unwrap();
+    let lag = monitor.measure(&pool.clone().into()).await.unwrap();
     assert_eq!(
         (lag.unconsumed, lag.oldest_ms / 1_000_000),
         (1, 14),
@@ -434,24 +438,24 @@ async fn s3_6_an_event_lost_by_the_broker_counts_as_lag_until_consumed(
     );
 
     sql("INSERT INTO processed_events (consumer, event_id) VALUES ('c', 'e12000')").await;
-    let lag = monitor.measure(&pool).await.unwrap();
+    let lag = monitor.measure(&pool.clone().into()).await.unwrap();
     assert_eq!(
         (lag.unconsumed, lag.oldest_ms / 1_000_000),
         (1, 1),
         "expected only the last event to be unconsumed"
     );
     sql("INSERT INTO processed_events (consumer, event_id) VALUES ('c', 'e25000')").await;
-    assert_eq!(monitor.measure(&pool).await.unwrap(), ConsumerLag::default());
+    assert_eq!(monitor.measure(&pool.clone().into()).await.unwrap(), ConsumerLag::default());
     // A late commit of a publication time before the newest event is counted too.
     sql("INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body, published_at)
          VALUES ('newest', 'happened', 1, 'k', 25002, '{}', now());
          INSERT INTO processed_events (consumer, event_id) VALUES ('c', 'newest')")
     .await;
-    assert_eq!(monitor.measure(&pool).await.unwrap(), ConsumerLag::default());
+    assert_eq!(monitor.measure(&pool.clone().into()).await.unwrap(), ConsumerLag::default());
     sql("INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body, published_at)
          VALUES ('late', 'happened', 1, 'k', 25001, '{}', now() - interval '30 s')")
     .await;
-    assert_eq!(monitor.measure(&pool).await.unwrap().unconsumed, 1);
+    assert_eq!(monitor.measure(&pool.clone().into()).await.unwrap().unconsumed, 1);
     pool.close().await;
 }
 
@@ -470,7 +474,7 @@ fn unreadable(consumer: &str, stream_sequence: i64, event_id: Option<&str>) -> P
 
 /// Consumers and stream sequences of the parked deliveries.
 async fn listed(pool: &PgPool) -> Vec<(String, i64)> {
-    let rows = parked_deliveries(pool, 10).await.unwrap();
+    let rows = parked_deliveries(&pool.clone().into(), 10).await.unwrap();
     rows.into_iter().map(|(delivery, _)| (delivery.consumer, delivery.stream_sequence)).collect()
 }
 
@@ -483,7 +487,7 @@ async fn r23_a_message_is_parked_per_consumer_until_processed_or_discarded(
     let pool = pool_with_effects(connect).await;
     for consumer in ["c", "d"] {
         for (number, event_id) in [(7, None), (8, Some("e"))] {
-            park(&pool, &unreadable(consumer, number, event_id), None).await.unwrap();
+            park(&pool.clone().into(), &unreadable(consumer, number, event_id), None).await.unwrap();
         }
     }
     consume_one(&pool, "c", event("e"), KeyOrder::Required).await.unwrap();
@@ -496,9 +500,9 @@ async fn r23_a_message_is_parked_per_consumer_until_processed_or_discarded(
         Discard { stream_sequence: 9, ..request },
         Discard { consumer: "c", stream_sequence: 8, ..request },
     ] {
-        assert!(!discard(&pool, not_parked).await.unwrap(), "discarded {not_parked:?}");
+        assert!(!discard(&pool.clone().into(), not_parked).await.unwrap(), "discarded {not_parked:?}");
     }
-    assert!(discard(&pool, request).await.unwrap());
+    assert!(discard(&pool.clone().into(), request).await.unwrap());
     assert_eq!(listed(&pool).await, [message("c", 7), message("d", 8)]);
     pool.close().await;
 }
@@ -513,14 +517,14 @@ async fn r23_a_parked_event_delivery_is_kept_for_the_retention_after_its_end(
     for (number, event_id) in
         [(1, None), (2, Some("lost")), (3, None), (4, None), (5, Some("new")), (6, Some("old"))]
     {
-        park(&pool, &unreadable("c", number, event_id), None).await.unwrap();
+        park(&pool.clone().into(), &unreadable("c", number, event_id), None).await.unwrap();
     }
     for id in ["new", "old"] {
         consume_one(&pool, "c", event(id), KeyOrder::Required).await.unwrap();
     }
     for stream_sequence in [3, 4] {
         let request = Discard { consumer: "c", stream: "S", stream_sequence, by: "ann", reason: "noise" };
-        assert!(discard(&pool, request).await.unwrap());
+        assert!(discard(&pool.clone().into(), request).await.unwrap());
     }
     sqlx::raw_sql(
         "UPDATE parked_deliveries SET parked_at = now() - interval '3 hours';
@@ -530,7 +534,7 @@ async fn r23_a_parked_event_delivery_is_kept_for_the_retention_after_its_end(
     .execute(&pool)
     .await
     .unwrap();
-    retention::prune_processed(&pool, Duration::from_secs(7200)).await.unwrap();
+    retention::prune_processed(&pool.clone().into(), Duration::from_secs(7200)).await.unwrap();
     let left: Vec<i64> =
         sqlx::query_scalar("SELECT stream_sequence FROM parked_deliveries ORDER BY stream_sequence")
             .fetch_all(&pool)

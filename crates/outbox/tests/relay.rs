@@ -54,7 +54,7 @@ async fn r32_the_relay_republishes_unconfirmed_events_in_order(pool: PgPool) {
     assert_eq!(broker.sequences(), expected);
     assert_eq!((broker.receipts("b-3"), broker.receipts("b-4")), (2, 1));
     assert_eq!(
-        outbox::measure(&pool).await.unwrap().parked,
+        outbox::measure(&pool.clone().into()).await.unwrap().parked,
         0,
         "expected no parked event without a rejection"
     );
@@ -70,21 +70,21 @@ async fn r32_the_relay_lag_rises_while_the_broker_is_down_and_falls_afterwards(p
     let relay = RunningRelay::start(&pool, broker.clone(), options());
     let expected = write_all(&pool, &["a", "b"], 10).await;
     assert_eq!(unpublished(&pool).await, 20);
-    let before = outbox::measure(&pool).await.unwrap().oldest_ms;
+    let before = outbox::measure(&pool.clone().into()).await.unwrap().oldest_ms;
     until("the age of the oldest event rises", async || {
-        outbox::measure(&pool).await.unwrap().oldest_ms > before + 50
+        outbox::measure(&pool.clone().into()).await.unwrap().oldest_ms > before + 50
     })
     .await;
     // Many more attempts than a rejected event gets.
     until("the event was tried 20 times", async || broker.attempts("a-1") > 20).await;
     assert_eq!(
-        outbox::measure(&pool).await.unwrap().parked,
+        outbox::measure(&pool.clone().into()).await.unwrap().parked,
         0,
         "expected no parked event without a rejection"
     );
     up.store(true, Ordering::Relaxed);
     until_all_published(&pool).await;
-    assert_eq!(outbox::measure(&pool).await.unwrap().oldest_ms, 0);
+    assert_eq!(outbox::measure(&pool.clone().into()).await.unwrap().oldest_ms, 0);
     assert_eq!(broker.sequences(), expected);
     relay.stop().await;
 }
@@ -100,11 +100,11 @@ async fn r23_an_event_rejected_by_the_broker_is_parked_and_blocks_only_its_key(p
     let expected = write_all(&pool, &["a", "b", "c"], 5).await;
     let relay = RunningRelay::start(&pool, broker.clone(), RelayOptions { rejections_max: 3, ..options() });
     until("every event that is not blocked is published", async || {
-        let backlog = outbox::measure(&pool).await.unwrap();
+        let backlog = outbox::measure(&pool.clone().into()).await.unwrap();
         backlog.parked == 1 && backlog.unpublished == 3
     })
     .await;
-    let parked = operator::parked_events(&pool, 10).await.unwrap();
+    let parked = operator::parked_events(&pool.clone().into(), 10).await.unwrap();
     let event = parked.first().unwrap();
     assert_eq!(
         (event.event_id.as_str(), event.rejections, event.rejection.as_str()),
@@ -114,10 +114,13 @@ async fn r23_an_event_rejected_by_the_broker_is_parked_and_blocks_only_its_key(p
     assert_eq!(broker.receipts("a-3"), 0, "expected the later event of the key to wait");
 
     accepting.store(true, Ordering::Relaxed);
-    assert!(operator::retry_event(&pool, "a-2").await.unwrap());
+    assert!(operator::retry_event(&pool.clone().into(), "a-2").await.unwrap());
     until_all_published(&pool).await;
     assert_eq!(broker.sequences(), expected);
-    assert!(!operator::retry_event(&pool, "a-2").await.unwrap(), "expected the event to be no longer parked");
+    assert!(
+        !operator::retry_event(&pool.clone().into(), "a-2").await.unwrap(),
+        "expected the event to be no longer parked"
+    );
     relay.stop().await;
 }
 
@@ -187,7 +190,7 @@ async fn s3_5_an_idle_relay_publishes_at_a_wake_up_notification(pool: PgPool) {
         write(&pool, "a", n).await;
         // The relay may not listen yet at the first notifications.
         until("the event is published", async || {
-            wake_relay(&pool).await.unwrap();
+            wake_relay(&pool.clone().into()).await.unwrap();
             unpublished(&pool).await == 0
         })
         .await;
@@ -204,14 +207,14 @@ async fn s3_5_the_relay_gathers_events_after_a_wake_up_notification(pool: PgPool
     write(&pool, "first", 1).await;
     // The relay may not listen yet at the first notifications.
     until("the first event is published", async || {
-        wake_relay(&pool).await.unwrap();
+        wake_relay(&pool.clone().into()).await.unwrap();
         unpublished(&pool).await == 0
     })
     .await;
     let start = Instant::now();
     for n in 0..30 {
         write(&pool, &format!("key-{n}"), 1).await;
-        wake_relay(&pool).await.unwrap();
+        wake_relay(&pool.clone().into()).await.unwrap();
     }
     until_all_published(&pool).await;
     let pauses = start.elapsed().as_millis() / 50;
@@ -232,10 +235,10 @@ async fn s3_5_published_events_can_be_republished_during_their_retention(pool: P
     let relay = RunningRelay::start(&pool, broker.clone(), options());
     let expected = write_all(&pool, &["a", "b"], 6).await;
     until_all_published(&pool).await;
-    assert_eq!(retention::prune_published(&pool, Duration::from_secs(3600)).await.unwrap(), 0);
+    assert_eq!(retention::prune_published(&pool.clone().into(), Duration::from_secs(3600)).await.unwrap(), 0);
 
     // As after a loss of the broker's data.
-    assert_eq!(operator::republish(&pool, Duration::from_secs(3600)).await.unwrap(), 12);
+    assert_eq!(operator::republish(&pool.clone().into(), Duration::from_secs(3600)).await.unwrap(), 12);
     until_all_published(&pool).await;
     assert_eq!((broker.receipts("a-1"), broker.receipts("b-6")), (2, 2));
     assert_eq!(broker.sequences(), expected);
@@ -244,7 +247,7 @@ async fn s3_5_published_events_can_be_republished_during_their_retention(pool: P
         .execute(&pool)
         .await
         .unwrap();
-    assert_eq!(retention::prune_published(&pool, Duration::from_secs(3600)).await.unwrap(), 8);
+    assert_eq!(retention::prune_published(&pool.clone().into(), Duration::from_secs(3600)).await.unwrap(), 8);
     write(&pool, "a", 7).await;
     until_all_published(&pool).await;
     relay.stop().await;

@@ -47,10 +47,10 @@ async fn s3_6_the_cost_of_the_retention_does_not_grow_with_what_stays(
     let retention = Duration::from_secs(3_600);
     rows_read(&pool).await;
     for old in [OLD, 0] {
-        assert_eq!(prune_published(&pool, retention).await.unwrap(), old.unsigned_abs());
+        assert_eq!(prune_published(&pool.clone().into(), retention).await.unwrap(), old.unsigned_abs());
         let read = rows_read(&pool).await;
         assert!(read <= ROWS_MAX * (old + 5), "{read} rows were read to delete {old} events");
-        assert_eq!(prune_processed(&pool, retention).await.unwrap(), old.unsigned_abs());
+        assert_eq!(prune_processed(&pool.clone().into(), retention).await.unwrap(), old.unsigned_abs());
         let read = rows_read(&pool).await;
         assert!(read <= ROWS_MAX * (old + 5), "{read} rows were read to delete {old} marks");
     }

@@ -66,7 +66,7 @@ impl Config {
     /// The database is unreachable or not migrated; the message names the setting or command that helps.
     pub(crate) async fn ledger(&self) -> anyhow::Result<Ledger> {
         let pool = self.database.clone().pool(&database::program())?;
-        database::check(&pool.connect_options(), "--config and PAYMENTS_DATABASE__URL").await?;
+        database::check(&pool.inner().connect_options(), "--config and PAYMENTS_DATABASE__URL").await?;
         Ok(Ledger::new(pool))
     }
 

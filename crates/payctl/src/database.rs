@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use payment_ledger::{DatabaseOptionsError, Ledger, connect_options};
+use postgres_kit::Pool;
 use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection as _, PgConnection};
@@ -13,6 +14,8 @@ use tokio::time::timeout;
 const CONNECTIONS: u32 = 1;
 /// Time for the connection; only `migrate` waits longer, for a server that is starting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time for a statement: the server sets no limit to those of an operator, and some read whole tables.
+const STATEMENT_LIMIT: Duration = Duration::from_secs(16 * 60);
 
 /// URL of the payments database.
 #[derive(Clone, Debug, clap::Args)]
@@ -65,7 +68,7 @@ impl DatabaseArgs {
         let options = self.options()?;
         check(&options, "--database-url").await?;
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(CONNECT_TIMEOUT);
-        Ok(Ledger::new(pool.connect_lazy_with(options)))
+        Ok(Ledger::new(Pool::from(pool.connect_lazy_with(options)).with_statement_limit(STATEMENT_LIMIT)))
     }
 }
 

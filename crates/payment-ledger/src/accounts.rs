@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use iso_currency::Currency;
 use payment_protocol::ids::{AccountId, PaymentId, TenantId};
 use payment_protocol::money::Money;
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::group_commit::changes::Posting;
 use crate::row_lock::LockedPayment;
@@ -89,7 +89,7 @@ impl Ledger {
         account: &AccountId,
         currency: Currency,
     ) -> Result<(), LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         for internal in InternalAccount::ALL {
             sqlx::query!(
                 "INSERT INTO accounts (account_id, tenant_id, kind, currency) VALUES ($1, 'internal', 'internal', $2)
@@ -119,7 +119,7 @@ impl Ledger {
     /// [`LedgerError`]; an unknown account is [`LedgerError::Refused`], another currency
     /// [`LedgerError::Unreadable`].
     pub async fn fund(&self, account: &AccountId, money: Money, key: &str) -> Result<bool, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         let new = sqlx::query!(
             "INSERT INTO operations (operation_key, outcome) VALUES ($1, 'done') ON CONFLICT DO NOTHING",
             key,
@@ -212,7 +212,7 @@ impl Ledger {
 /// # Errors
 /// [`LedgerError`].
 pub async fn internal_balance(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     account: InternalAccount,
     currency: Currency,
 ) -> Result<i64, LedgerError> {
@@ -235,7 +235,7 @@ pub async fn internal_balance(
 /// # Errors
 /// [`LedgerError`].
 pub async fn account_currencies(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     accounts: &[(&TenantId, &AccountId)],
 ) -> Result<Vec<Option<String>>, LedgerError> {
     let tenants: Vec<&str> = accounts.iter().map(|(tenant, _)| tenant.as_str()).collect();
@@ -281,7 +281,7 @@ impl LockedAccount {
 
 /// Locks those of the customer accounts that no other transaction has locked. It waits for no lock.
 pub(crate) async fn lock_unlocked(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     accounts: &[&str],
 ) -> Result<HashMap<String, LockedAccount>, LedgerError> {
     if accounts.is_empty() {
@@ -323,7 +323,7 @@ pub(crate) struct JournalPosting<'a> {
 
 /// Posts to the journal. The database moves the customer balances and opens or closes the hold with it, and refuses an
 /// entry that would make a balance negative.
-pub(crate) async fn post(tx: &mut PgConnection, posting: JournalPosting<'_>) -> Result<(), LedgerError> {
+pub(crate) async fn post(tx: &mut Connection, posting: JournalPosting<'_>) -> Result<(), LedgerError> {
     debug_assert_ne!(posting.debit, posting.credit, "{}: an entry needs two accounts", posting.key);
     debug_assert_eq!(
         posting.kind == "fund",

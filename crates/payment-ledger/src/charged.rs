@@ -1,7 +1,7 @@
 //! What was charged for a payment whose money left: who bears it now, and what came back.
 
 use payment_protocol::returns::Charged;
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::LedgerError;
 use crate::accounts::InternalAccount;
@@ -41,7 +41,7 @@ pub(crate) fn account_of(bearer: Charged, locked: &LockedPayment) -> String {
 
 /// Reads it under the payment row's lock.
 pub(crate) async fn postings(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
 ) -> Result<PaymentPostings, LedgerError> {
     Ok(sqlx::query_as!(

@@ -7,7 +7,7 @@ use payment_protocol::ids::SwitchName;
 use payment_protocol::keys;
 use payment_protocol::money::Money;
 use payment_protocol::rules;
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::row_lock::LockedPayment;
@@ -54,7 +54,7 @@ impl Ledger {
 /// # Errors
 /// [`LedgerError`].
 pub async fn open_minor(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     switch: &SwitchName,
     currency: Currency,
 ) -> Result<i64, LedgerError> {
@@ -101,7 +101,7 @@ pub(crate) async fn keep(
 
 /// Why the amount is not collected from the customer after a late settlement, if so. Locks the account.
 pub(crate) async fn why_not_collected(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
 ) -> Result<Option<String>, LedgerError> {
     if rules::collects(&locked.facts, &locked.profile) {
@@ -118,7 +118,7 @@ pub(crate) fn collected_line(money: Money) -> String {
 
 /// Posts the collection of an open claim from the customer under `key`; the caller records the operation.
 pub(crate) async fn collect(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     key: &str,
     money: Money,
@@ -137,7 +137,7 @@ pub(crate) async fn collect(
 
 /// What is open of the payment's claim; `None` without an open claim.
 pub(crate) async fn open_claim(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
 ) -> Result<Option<Money>, LedgerError> {
     let open_minor = sqlx::query_scalar!(
@@ -151,7 +151,7 @@ pub(crate) async fn open_claim(
 
 /// Why the customer's account cannot pay `money`, if so. Locks the account.
 pub(crate) async fn why_not_payable(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     money: Money,
 ) -> Result<Option<String>, LedgerError> {
@@ -170,7 +170,7 @@ pub(crate) async fn why_not_payable(
 
 /// Why the customer's account may not be debited, if so. Locks the account.
 pub(crate) async fn debit_bar(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
 ) -> Result<Option<String>, LedgerError> {
     let account = sqlx::query!(

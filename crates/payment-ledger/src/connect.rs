@@ -4,16 +4,17 @@ use std::str::FromStr as _;
 use std::time::Duration;
 
 use link_kit::{PlaintextRefused, is_this_machine};
+use postgres_kit::Pool;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 
 /// How long a step waits for a connection from the pool.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Timeouts enforced by the server: a frozen process must not keep a row locked, and an aborted transaction cannot
-/// commit late. A step that timed out has no outcome and is repeated.
+/// commit late. A step that timed out has no outcome and is repeated. A server that is gone enforces nothing: see
+/// [`postgres_kit::STATEMENT_LIMIT`].
 const TIMEOUTS: [(&str, &str); 3] =
     [("lock_timeout", "3s"), ("statement_timeout", "8s"), ("idle_in_transaction_session_timeout", "10s")];
 
@@ -84,15 +85,16 @@ impl DatabaseOptions {
     ///
     /// # Errors
     /// [`DatabaseOptionsError`].
-    pub fn pool(&self, process: &str) -> Result<PgPool, DatabaseOptionsError> {
+    pub fn pool(&self, process: &str) -> Result<Pool, DatabaseOptionsError> {
         if self.max_connections == 0 {
             return Err(DatabaseOptionsError::NoConnections);
         }
         let options = connect_options(self.url.expose_secret(), self.allow_plaintext)?;
-        Ok(PgPoolOptions::new()
+        let pool = PgPoolOptions::new()
             .max_connections(self.max_connections)
             .acquire_timeout(ACQUIRE_TIMEOUT)
-            .connect_lazy_with(options.application_name(process).options(TIMEOUTS)))
+            .connect_lazy_with(options.application_name(process).options(TIMEOUTS));
+        Ok(pool.into())
     }
 }
 

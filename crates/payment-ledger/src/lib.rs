@@ -43,7 +43,7 @@ pub mod switch;
 mod transaction;
 mod writes;
 
-use sqlx::PgPool;
+use postgres_kit::Pool;
 use sqlx::migrate::Migrator;
 
 pub use connect::{DatabaseOptions, DatabaseOptionsError, connect_options};
@@ -60,7 +60,7 @@ pub static MIGRATOR: Migrator = sqlx::migrate!();
 /// The ledger over a connection pool. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    pool: PgPool,
+    pool: Pool,
     group: GroupCommit,
     started: Marks<String>,
     delivered: Marks<i64>,
@@ -72,7 +72,8 @@ pub struct Ledger {
 impl Ledger {
     /// A ledger over `pool`; the migrations must have run.
     #[must_use]
-    pub fn new(pool: PgPool) -> Self {
+    pub fn new(pool: impl Into<Pool>) -> Self {
+        let pool = pool.into();
         Self {
             group: GroupCommit::new(pool.clone()),
             pool,
@@ -86,7 +87,7 @@ impl Ledger {
     /// The pool, for transactions that the ledger shares with another crate: accepting a payment and
     /// claiming its idempotency key are one transaction.
     #[must_use]
-    pub fn pool(&self) -> &PgPool {
+    pub fn pool(&self) -> &Pool {
         &self.pool
     }
 }

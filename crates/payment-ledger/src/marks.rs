@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sqlx::PgPool;
+use postgres_kit::Pool;
 use tokio::sync::oneshot;
 
 use crate::LedgerError;
@@ -68,9 +68,9 @@ impl<Id> Marks<Id> {
     /// [`LedgerError`] of the caller's own write.
     pub(crate) async fn mark(
         &self,
-        pool: &PgPool,
+        pool: &Pool,
         id: Id,
-        write: impl AsyncFn(&PgPool, &[Id]) -> Result<(), LedgerError>,
+        write: impl AsyncFn(&Pool, &[Id]) -> Result<(), LedgerError>,
     ) -> Result<(), LedgerError>
     where
         Id: Clone,

@@ -10,7 +10,7 @@ use payment_protocol::money::{Money, parse_currency};
 use payment_protocol::rail_id::RailId;
 use payment_protocol::report::ExpectedTransfer;
 use payment_protocol::{PaymentState, SwitchProfile};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::LedgerError;
 use crate::profiles::{self, Profiles};
@@ -153,7 +153,7 @@ struct LockedPaymentRow {
 /// Locks a payment's row, then reads its facts. Two statements: one would join other tables as of before the lock was
 /// granted. The lock is one that a foreign key to the payment does not wait for: a consumer that notifies holds up no step.
 pub(crate) async fn lock_payment(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
 ) -> Result<LockedPayment, LedgerError> {
     let id = payment_id.as_str();
@@ -168,7 +168,7 @@ pub(crate) async fn lock_payment(
 /// Locks those of the payments that no other transaction has locked, by their ids or their transaction ids, then reads their facts.
 /// It waits for no lock. A row that this version cannot parse is left out.
 pub(crate) async fn lock_unlocked(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_ids: &[String],
     tx_ids: &[String],
 ) -> Result<Vec<LockedPayment>, LedgerError> {
@@ -197,7 +197,7 @@ pub(crate) async fn lock_unlocked(
 
 /// Reads the facts of payments whose rows are locked, in any order.
 async fn read_locked(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_ids: &[String],
 ) -> Result<Vec<Result<LockedPayment, LedgerError>>, LedgerError> {
     let mut keys = [Vec::new(), Vec::new(), Vec::new()];

@@ -5,13 +5,13 @@ use std::ops::{Deref, DerefMut};
 use payment_protocol::exception::ExceptionKind;
 use payment_protocol::ids::PaymentId;
 use postgres_kit::text::replace_nul;
-use sqlx::{PgConnection, PgPool, Postgres, Transaction};
+use postgres_kit::{Connection, Pool, Transaction};
 
 use crate::LedgerError;
 
 /// A transaction of the ledger. It is rolled back unless [`LedgerTransaction::commit`] succeeds.
 pub(crate) struct LedgerTransaction {
-    inner: Transaction<'static, Postgres>,
+    inner: Transaction,
     opened: Vec<OpenedException>,
 }
 
@@ -23,8 +23,8 @@ struct OpenedException {
 }
 
 impl LedgerTransaction {
-    pub(crate) async fn begin(pool: &PgPool) -> Result<Self, LedgerError> {
-        Ok(Self { inner: postgres_kit::transaction::begin(pool).await?, opened: Vec::new() })
+    pub(crate) async fn begin(pool: &Pool) -> Result<Self, LedgerError> {
+        Ok(Self { inner: pool.begin().await?, opened: Vec::new() })
     }
 
     /// Commits, then logs the exceptions that were opened. A COMMIT whose answer is lost leaves no line: the exception itself is the
@@ -75,15 +75,15 @@ impl LedgerTransaction {
 }
 
 impl Deref for LedgerTransaction {
-    type Target = PgConnection;
+    type Target = Connection;
 
-    fn deref(&self) -> &PgConnection {
+    fn deref(&self) -> &Connection {
         &self.inner
     }
 }
 
 impl DerefMut for LedgerTransaction {
-    fn deref_mut(&mut self) -> &mut PgConnection {
+    fn deref_mut(&mut self) -> &mut Connection {
         &mut self.inner
     }
 }

@@ -3,15 +3,15 @@
 use payment_protocol::PaymentState;
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::ids::PaymentId;
+use postgres_kit::Connection;
 use postgres_kit::text::replace_nul;
-use sqlx::PgConnection;
 
 use crate::{LedgerError, events};
 
 /// Moves the payment to `state`, appends to its timeline and appends the state's event. A final state sets `ended_at`, and see
 /// [`end_decisions`].
 pub(crate) async fn move_to_state(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     state: PaymentState,
     detail: &str,
@@ -34,7 +34,7 @@ pub(crate) async fn move_to_state(
 /// Closes the open decision of a payment that enters a final state (the payment ended first), and wakes the workflow of a payment that
 /// needed an operator. Does nothing for any other state.
 pub(crate) async fn end_decisions(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     state: PaymentState,
 ) -> Result<(), LedgerError> {
@@ -77,7 +77,7 @@ pub(crate) fn replace_nul_json(mut json: serde_json::Value) -> serde_json::Value
 
 /// Appends to the timeline without moving the payment.
 pub(crate) async fn append_timeline(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     state: PaymentState,
     detail: &str,
@@ -87,7 +87,7 @@ pub(crate) async fn append_timeline(
 
 /// Appends an internal line to the timeline: operators see it, the customer does not.
 pub(crate) async fn append_internal_timeline(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     state: PaymentState,
     detail: &str,
@@ -96,7 +96,7 @@ pub(crate) async fn append_internal_timeline(
 }
 
 async fn write_timeline(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     state: PaymentState,
     detail: &str,
@@ -116,7 +116,7 @@ async fn write_timeline(
 
 /// Records that the operation under `key` was done.
 pub(crate) async fn record_done(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     key: &str,
     payment_id: &PaymentId,
 ) -> Result<(), LedgerError> {
@@ -132,7 +132,7 @@ pub(crate) async fn record_done(
 
 /// Records that the operation under `key` was refused for good: a repeat gets the same answer.
 pub(crate) async fn record_refused(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     key: &str,
     payment_id: &PaymentId,
     reason: &str,
@@ -142,7 +142,7 @@ pub(crate) async fn record_refused(
 
 /// Records that the switch has no such operation: a repeat gets the same answer.
 pub(crate) async fn record_unsupported(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     key: &str,
     payment_id: &PaymentId,
     reason: &str,
@@ -151,7 +151,7 @@ pub(crate) async fn record_unsupported(
 }
 
 async fn insert_operation(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     key: &str,
     payment_id: &PaymentId,
     outcome: &str,

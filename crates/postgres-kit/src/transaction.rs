@@ -1,16 +1,48 @@
-//! The begin of a transaction that nobody can interrupt.
+//! A transaction over a connection of its own.
 
-use sqlx::{PgPool, Postgres, Transaction};
+use std::ops::{Deref, DerefMut};
 
-/// Begins a transaction. A caller that goes away meanwhile, for example because a client disconnects or an activity is cancelled, leaves
-/// nothing behind: sqlx would return the connection to the pool within the transaction that it had begun, and what the next user of the
-/// connection writes would be confirmed and never committed.
-///
-/// # Errors
-/// [`sqlx::Error`]: no connection, or the database did not begin.
-#[expect(clippy::disallowed_methods, reason = "the transactions of all crates that store rows begin here")]
-pub async fn begin(pool: &PgPool) -> sqlx::Result<Transaction<'static, Postgres>> {
-    let pool = pool.clone();
-    // The task begins in any case; a transaction that nobody takes is rolled back.
-    tokio::spawn(async move { pool.begin().await }).await.map_err(|_| sqlx::Error::WorkerCrashed)?
+use crate::Connection;
+
+/// A transaction. It is rolled back unless [`Transaction::commit`] succeeds. A caller that goes away meanwhile, for example because a
+/// client disconnects or an activity is cancelled, leaves nothing behind: what the next user of the connection writes is never part of it.
+#[derive(Debug)]
+pub struct Transaction {
+    connection: Connection,
+}
+
+impl Transaction {
+    pub(crate) fn new(connection: Connection) -> Self {
+        Self { connection }
+    }
+
+    /// Commits.
+    ///
+    /// # Errors
+    /// [`sqlx::Error`]: it was rolled back if the database says so, and is unknown if the answer is missing.
+    pub async fn commit(mut self) -> sqlx::Result<()> {
+        self.connection.commit().await
+    }
+
+    /// Rolls back, and waits until the locks are given back: a dropped transaction keeps them for another moment.
+    ///
+    /// # Errors
+    /// [`sqlx::Error`]; nothing was committed in any case.
+    pub async fn rollback(mut self) -> sqlx::Result<()> {
+        self.connection.rollback().await
+    }
+}
+
+impl Deref for Transaction {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl DerefMut for Transaction {
+    fn deref_mut(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
 }

@@ -2,36 +2,49 @@
 
 use std::time::Duration;
 
-use sqlx::PgPool;
+use sqlx::Executor as _;
 use sqlx::postgres::{PgListener, PgPoolOptions};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::{Pool, unanswered};
 
 /// Pause after a listener that could not be opened.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Time without a notification, in limits of a statement, after which the listener asks whether the server is there: one that went away
+/// without a word notifies nobody.
+const CHECKED_AFTER_LIMITS: u32 = 3;
+
 /// Receives the wake-up notifications of one channel. Each may get lost, so the task that waits here also polls.
 #[derive(Debug)]
 pub struct WakeUpListener {
-    pool: PgPool,
+    pool: Pool,
     channel: &'static str,
     /// The connection that listens; `None` until it can be opened: the task only polls.
     listener: Option<PgListener>,
     /// When it is opened again.
     retry_at: Instant,
+    /// When the server was heard last.
+    heard_at: Instant,
 }
 
 impl WakeUpListener {
     /// Listens on `channel`, over a connection of its own, beside those of `pool`.
-    pub async fn open(pool: &PgPool, channel: &'static str) -> Self {
-        let mut this = Self { pool: pool.clone(), channel, listener: None, retry_at: Instant::now() };
+    pub async fn open(pool: &Pool, channel: &'static str) -> Self {
+        let now = Instant::now();
+        let mut this = Self { pool: pool.clone(), channel, listener: None, retry_at: now, heard_at: now };
         this.try_to_open().await;
         this
     }
 
     async fn try_to_open(&mut self) {
         self.retry_at = Instant::now() + RETRY_INTERVAL;
-        match listen(&self.pool, self.channel).await {
-            Ok(listener) => self.listener = Some(listener),
+        let listener = timeout(self.pool.limit(), listen(&self.pool, self.channel)).await;
+        match listener.unwrap_or(Err(unanswered())) {
+            Ok(listener) => {
+                self.listener = Some(listener);
+                self.heard_at = Instant::now();
+            }
             Err(error) => tracing::warn!(
                 channel = self.channel,
                 error = &error as &dyn std::error::Error,
@@ -40,26 +53,39 @@ impl WakeUpListener {
         }
     }
 
-    /// Waits for a wake-up notification, or until the listener is open that could not be opened before: one may have been missed. After a
-    /// lost connection the listener reconnects at the next call.
+    /// Waits for a wake-up notification, or until the listener is open that could not be opened before, or whose server went away: one
+    /// may have been missed. After a connection that was seen to be lost the listener reconnects at the next call.
     pub async fn wait(&mut self) {
-        while self.listener.is_none() {
-            tokio::time::sleep_until(self.retry_at).await;
-            self.try_to_open().await;
-            if self.listener.is_some() {
-                return;
+        let limit = self.pool.limit();
+        loop {
+            let Some(listener) = &mut self.listener else {
+                tokio::time::sleep_until(self.retry_at).await;
+                self.try_to_open().await;
+                if self.listener.is_some() {
+                    return;
+                }
+                continue;
+            };
+            // The caller may give this call up, and call again: the times are those of the server.
+            let check_at = self.heard_at + limit * CHECKED_AFTER_LIMITS;
+            match timeout_at(check_at, listener.try_recv()).await {
+                Ok(Ok(_)) => {
+                    self.heard_at = Instant::now();
+                    return;
+                }
+                Ok(Err(_)) => std::future::pending::<()>().await,
+                Err(_) => {}
+            }
+            match timeout_at(check_at + limit, listener.execute("SELECT 1")).await {
+                Ok(Ok(_)) => self.heard_at = Instant::now(),
+                _ => self.listener = None,
             }
         }
-        if let Some(listener) = &mut self.listener
-            && listener.try_recv().await.is_ok()
-        {
-            return;
-        }
-        std::future::pending::<()>().await;
     }
 }
 
-async fn listen(pool: &PgPool, channel: &str) -> sqlx::Result<PgListener> {
+async fn listen(pool: &Pool, channel: &str) -> sqlx::Result<PgListener> {
+    let pool = pool.inner();
     // The listener keeps its connection, and a pool of one connection would have none left for its users.
     let own = PgPoolOptions::new()
         .max_connections(1)

@@ -179,7 +179,7 @@ async fn reserve_payment(
         accepted_at: jiff::Timestamp::now(),
         trace_parent: None,
     };
-    let mut tx = pool.begin().await.unwrap();
+    let mut tx = Ledger::new(pool.clone()).pool().begin().await.unwrap();
     assert_eq!(accept(&mut tx, std::slice::from_ref(&order)).await.unwrap(), [AcceptOutcome::New]);
     tx.commit().await.unwrap();
     let run = RunId::new("run-1").unwrap();

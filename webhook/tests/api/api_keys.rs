@@ -189,7 +189,8 @@ async fn published_secrets_are_refused_where_other_machines_can_reach_the_api(po
     ] {
         let config = json!({"api": options, "switches": {NORTH: switch("DE", &[published])}});
         let config = serde_json::from_value(config).unwrap();
-        let started = payments_api::router(config, pool.clone(), pool.clone(), CancellationToken::new());
+        let started =
+            payments_api::router(config, pool.clone().into(), pool.clone().into(), CancellationToken::new());
         assert_eq!(started.is_err(), is_refused, "{options}");
         if let Err(error) = started {
             let text = error.to_string();

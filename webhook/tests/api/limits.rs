@@ -169,6 +169,8 @@ async fn api_reads_over_the_rate_limit_are_refused(pool: PgPool) {
 async fn the_api_refuses_an_invalid_rate_limit_at_start_up(pool: PgPool) {
     let mut config = config_without_north();
     config.api.reads.burst = 0;
-    let error = payments_api::router(config, pool.clone(), pool, Default::default()).unwrap_err().to_string();
+    let error = payments_api::router(config, pool.clone().into(), pool.into(), Default::default())
+        .unwrap_err()
+        .to_string();
     assert!(error.starts_with("the configuration section [api.reads] requires 1 <= per_s"), "{error}");
 }

@@ -139,7 +139,8 @@ impl Api {
     pub(crate) fn with_reads(pool: PgPool, reads: PgPool, config: Config) -> Self {
         let stopping = CancellationToken::new();
         service_kit::metrics::install().unwrap();
-        let router = payments_api::router(config, pool.clone(), reads, stopping.clone()).unwrap();
+        let router =
+            payments_api::router(config, pool.clone().into(), reads.into(), stopping.clone()).unwrap();
         Self { router, ledger: Ledger::new(pool.clone()), pool, stopping }
     }
 

@@ -42,7 +42,7 @@ async fn main() -> anyhow::Result<()> {
     let traces = trace_kit::Exporter::start("background-worker")?;
     let ledger = Ledger::new(options.database.pool("background-worker")?);
     let recorder = metrics::install().context("the metrics of the background-worker could not be set up")?;
-    measure::start(Process::BackgroundWorker, ledger.pool().clone(), stop.clone());
+    measure::start(Process::BackgroundWorker, ledger.pool().inner().clone(), stop.clone());
     // Until its first success, a task counts as successful since the start of the process.
     BackgroundTask::ALL.iter().for_each(|task| task.record_success());
     tokio::spawn(metrics::log_warnings(ledger.readiness(), stop.clone()));

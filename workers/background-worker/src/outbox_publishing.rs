@@ -6,7 +6,7 @@ use anyhow::ensure;
 use outbox::nats::{Broker, JetStreamPublisher};
 use outbox::{ConsumerLagMonitor, OutboxError, Relay};
 use payment_ledger::events::Consumer;
-use sqlx::PgPool;
+use postgres_kit::Pool;
 
 use crate::config::BackgroundWorkerOptions;
 
@@ -18,7 +18,7 @@ const PUBLISH_INTERVAL_MAX_MS: u64 = 500;
 /// # Errors
 /// A refused setting.
 pub(crate) fn relay(
-    pool: &PgPool,
+    pool: &Pool,
     broker: Broker,
     options: &BackgroundWorkerOptions,
 ) -> anyhow::Result<Relay<JetStreamPublisher>> {
@@ -40,7 +40,7 @@ pub(crate) fn lag_monitors() -> Vec<ConsumerLagMonitor> {
 /// Sets the gauges of unpublished events, parked events and messages, and the lag of each consumer.
 #[allow(clippy::cast_precision_loss, reason = "gauges are doubles; counts stay far below 2^53")]
 pub(crate) async fn set_gauges(
-    pool: &PgPool,
+    pool: &Pool,
     lag_monitors: &mut [ConsumerLagMonitor],
 ) -> Result<(), OutboxError> {
     let backlog = outbox::measure(pool).await?;

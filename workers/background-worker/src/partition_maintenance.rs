@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result};
 use monitoring::background_task::BackgroundTask;
 use payment_ledger::Ledger;
 use payment_ledger::operator::erasure::ErasureStep;
+use postgres_kit::Pool;
 use postgres_kit::deletion::DELETED_MAX;
-use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::BackgroundWorkerOptions;
@@ -54,7 +54,7 @@ pub(crate) async fn run(
 
 /// Maintains the partitions in one round; the next round continues after an error; the API creates a missing
 /// partition itself.
-async fn maintain_partitions(pool: &PgPool) -> Result<()> {
+async fn maintain_partitions(pool: &Pool) -> Result<()> {
     let kept = idempotency::maintenance::maintain(pool)
         .await
         .context("the partitions of idempotency keys were not maintained")?;
@@ -84,7 +84,7 @@ async fn erase(ledger: &Ledger, erase_after: Duration) -> Result<RoundOutcome> {
     Ok(if step.is_some() { RoundOutcome::MoreWork } else { RoundOutcome::Idle })
 }
 
-async fn prune_events(pool: &PgPool, retention: Duration) -> Result<RoundOutcome> {
+async fn prune_events(pool: &Pool, retention: Duration) -> Result<RoundOutcome> {
     let deleted = outbox::retention::prune_published(pool, retention)
         .await
         .context("published outbox events were not deleted")?;

@@ -40,7 +40,7 @@ async fn main() -> anyhow::Result<()> {
     let traces = trace_kit::Exporter::start("notifier")?;
     let ledger = Ledger::new(options.database.pool("notifier")?);
     let recorder = metrics::install().context("the metrics of the notifier could not be set up")?;
-    measure::start(Process::Notifier, ledger.pool().clone(), stop.clone());
+    measure::start(Process::Notifier, ledger.pool().inner().clone(), stop.clone());
     tokio::spawn(metrics::log_warnings(ledger.readiness(), stop.clone()));
     let health = metrics::routes(recorder, ledger.readiness());
     let listen = options.notifier.metrics_listen;

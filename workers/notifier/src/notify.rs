@@ -5,7 +5,7 @@ use outbox::consume::{EffectError, EventEffect, ReceivedEvent};
 use payment_ledger::events::notifications::{NewNotification, notify};
 use payment_ledger::events::{EventKind, TransferEvent, VERSION};
 use payment_protocol::ids::PaymentId;
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::message;
 
@@ -14,7 +14,7 @@ use crate::message;
 pub(crate) struct NotifyCustomer;
 
 impl EventEffect for NotifyCustomer {
-    async fn apply(&self, tx: &mut PgConnection, events: &[&ReceivedEvent]) -> Result<(), EffectError> {
+    async fn apply(&self, tx: &mut Connection, events: &[&ReceivedEvent]) -> Result<(), EffectError> {
         let notifications: Result<Vec<_>, String> =
             events.iter().map(|received| notification(&received.event)).collect();
         notify(tx, &notifications.map_err(EffectError::Poison)?).await.map_err(|error| {

@@ -76,7 +76,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     options.temporal.check()?;
     options.worker.check()?;
     let recorder = metrics::install().context("the metrics of the payment-worker could not be set up")?;
-    measure::start(Process::PaymentWorker, ledger.pool().clone(), stop.clone());
+    measure::start(Process::PaymentWorker, ledger.pool().inner().clone(), stop.clone());
     let mut switch_clients = BTreeMap::new();
     for (name, switch, profile) in switches.iter() {
         switch_clients.insert(name.clone(), switch.kind.connect(switch, profile)?);

@@ -10,7 +10,7 @@ mod worker;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use sqlx::{PgConnection, PgPool};
+use postgres_kit::{Connection, Pool};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +34,7 @@ pub trait BatchEffect: Send + Sync + 'static {
     /// with the responses uses `tx`. A request is passed again when its batch is retried: it must change nothing else.
     fn apply(
         &self,
-        tx: &mut PgConnection,
+        tx: &mut Connection,
         claimed_at: Timestamp,
         requests: &[&Self::Request],
     ) -> impl Future<Output = Result<Vec<EffectOutcome<Self::Refusal>>, Self::Error>> + Send;
@@ -118,19 +118,20 @@ impl<E: BatchEffect> Batcher<E> {
     #[must_use]
     pub fn start(
         effect: E,
-        pool: PgPool,
+        pool: impl Into<Pool>,
         options: IdempotencyOptions,
         batch: BatchOptions,
         breaker: Arc<StoreBreaker>,
         stop: &CancellationToken,
     ) -> Self {
+        let pool = pool.into();
         let (queue, receiver) = mpsc::channel(batch.queue_max.max(1));
         let (receiver, effect) = (Arc::new(Mutex::new(receiver)), Arc::new(effect));
         for _ in 0..batch.workers.max(1) {
             let worker = BatchWorker {
                 effect: Arc::clone(&effect),
                 pool: pool.clone(),
-                keeps_connection: pool.options().get_max_connections() as usize > batch.workers,
+                keeps_connection: pool.inner().options().get_max_connections() as usize > batch.workers,
                 next_tx: None,
                 options,
                 breaker: Arc::clone(&breaker),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::{PgConnection, PgPool, PgTransaction};
+use postgres_kit::{Connection, Pool, Transaction};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -27,12 +27,12 @@ const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(1);
 /// One of the tasks that empty the queue.
 pub(super) struct BatchWorker<E: BatchEffect> {
     pub(super) effect: Arc<E>,
-    pub(super) pool: PgPool,
+    pub(super) pool: Pool,
     /// Whether the pool has more connections than there are workers.
     pub(super) keeps_connection: bool,
     /// The next transaction, begun when the last batch was committed (`COMMIT AND CHAIN`): it has locked and read
     /// nothing yet.
-    pub(super) next_tx: Option<PgTransaction<'static>>,
+    pub(super) next_tx: Option<Transaction>,
     pub(super) options: IdempotencyOptions,
     pub(super) breaker: Arc<StoreBreaker>,
     pub(super) queue: Arc<Mutex<mpsc::Receiver<QueuedRequest<E>>>>,
@@ -136,7 +136,7 @@ impl<E: BatchEffect> BatchWorker<E> {
     ) -> Result<Vec<RequestOutcome<E::Refusal>>, IdempotencyError> {
         let mut tx = match self.next_tx.take() {
             Some(tx) => tx,
-            None => postgres_kit::transaction::begin(&self.pool).await?,
+            None => self.pool.begin().await?,
         };
         let lease = self.options.lease();
         let result = timeout(lease, self.execute_in(&mut tx, batch))
@@ -160,7 +160,7 @@ impl<E: BatchEffect> BatchWorker<E> {
     /// Executes a batch in `tx`, commits it, and begins the next transaction on the same connection.
     async fn execute_in(
         &self,
-        tx: &mut PgConnection,
+        tx: &mut Connection,
         batch: &[QueuedRequest<E>],
     ) -> Result<Vec<RequestOutcome<E::Refusal>>, IdempotencyError> {
         let requests: Vec<&ClaimRequest> = batch.iter().map(|queued| &queued.claim).collect();

@@ -23,7 +23,8 @@ use idempotency::{
     KeyScope, RequestOutcome, StoreBreaker, StoredResponse, canonical,
 };
 use jiff::Timestamp;
-use sqlx::{PgConnection, PgPool};
+use postgres_kit::Connection;
+use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -47,7 +48,7 @@ impl BatchEffect for Notes {
 
     async fn apply(
         &self,
-        tx: &mut PgConnection,
+        tx: &mut Connection,
         _claimed_at: Timestamp,
         notes: &[&Note],
     ) -> Result<Vec<EffectOutcome<String>>, sqlx::Error> {

@@ -1,6 +1,6 @@
 //! Changes of a tenant's endpoint by the tenant.
 
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use super::create::is_host_disabled_by_operator;
 use super::{Endpoint, EndpointRow, EndpointScope, EndpointStatus, get};
@@ -35,7 +35,7 @@ pub enum EndpointUpdateOutcome<T> {
 /// # Errors
 /// [`WebhooksError`].
 pub async fn change(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     tenant: &str,
     id: &EndpointId,
     change: EndpointChange<'_>,
@@ -73,7 +73,7 @@ pub async fn change(
 
 /// Why a tenant's endpoint was not changed.
 async fn refusal<T>(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     tenant: &str,
     id: &EndpointId,
 ) -> Result<EndpointUpdateOutcome<T>, WebhooksError> {
@@ -90,7 +90,7 @@ async fn refusal<T>(
 /// # Errors
 /// [`WebhooksError`].
 pub async fn rotate(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     master_key: &MasterKey,
     tenant: &str,
     id: &EndpointId,
@@ -121,7 +121,7 @@ pub async fn rotate(
 /// # Errors
 /// [`WebhooksError`].
 pub async fn delete(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     tenant: &str,
     id: &EndpointId,
 ) -> Result<EndpointUpdateOutcome<()>, WebhooksError> {

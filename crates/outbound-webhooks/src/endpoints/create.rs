@@ -1,6 +1,6 @@
 //! Creates endpoints.
 
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use super::{Endpoint, EndpointRow};
 use crate::secret::MasterKey;
@@ -34,7 +34,7 @@ pub enum CreateEndpointOutcome {
 /// # Errors
 /// [`WebhooksError`]: the transaction must not be committed.
 pub async fn create(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     master_key: &MasterKey,
     new: NewEndpoint<'_>,
     max: i64,
@@ -74,7 +74,7 @@ pub async fn create(
 
 /// Whether an operator has disabled an endpoint of this tenant on the target's host.
 pub(super) async fn is_host_disabled_by_operator(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     tenant: &str,
     target: &Target,
 ) -> Result<bool, WebhooksError> {

@@ -1,6 +1,6 @@
 //! Commands of operators on any tenant's endpoint.
 
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::{EndpointId, WebhooksError};
 
@@ -9,7 +9,7 @@ use crate::{EndpointId, WebhooksError};
 /// # Errors
 /// [`WebhooksError`].
 pub async fn disable_as_operator(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     id: &EndpointId,
     note: &str,
 ) -> Result<bool, WebhooksError> {
@@ -22,7 +22,7 @@ pub async fn disable_as_operator(
 ///
 /// # Errors
 /// [`WebhooksError`].
-pub async fn enable_as_operator(tx: &mut PgConnection, id: &EndpointId) -> Result<bool, WebhooksError> {
+pub async fn enable_as_operator(tx: &mut Connection, id: &EndpointId) -> Result<bool, WebhooksError> {
     let was_disabled =
         sqlx::query_scalar!(r#"SELECT enable_webhook_endpoint($1) AS "was_disabled!""#, id.as_str());
     Ok(was_disabled.fetch_one(tx).await?)

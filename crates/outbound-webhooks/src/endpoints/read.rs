@@ -1,6 +1,6 @@
 //! Reads endpoints.
 
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use super::{Endpoint, EndpointRow};
 use crate::{EndpointId, WebhooksError};
@@ -28,7 +28,7 @@ impl<'a> EndpointScope<'a> {
 /// # Errors
 /// [`WebhooksError`].
 pub async fn list(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     scope: EndpointScope<'_>,
     limit: i64,
 ) -> Result<Vec<Endpoint>, WebhooksError> {
@@ -52,7 +52,7 @@ pub async fn list(
 /// # Errors
 /// [`WebhooksError`].
 pub async fn get(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     scope: EndpointScope<'_>,
     id: &EndpointId,
 ) -> Result<Option<Endpoint>, WebhooksError> {

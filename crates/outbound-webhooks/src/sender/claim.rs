@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::PgPool;
+use postgres_kit::Pool;
 use trace_kit::TraceParent;
 use uuid::Uuid;
 
@@ -47,7 +47,7 @@ pub(super) struct InFlightCapacity {
 ///
 /// The query reads each active endpoint once, by indexes, and does not read deliveries that are scheduled for later.
 pub(super) async fn claim_due(
-    pool: &PgPool,
+    pool: &Pool,
     capacity: InFlightCapacity,
     lease: Duration,
     retention: Duration,

@@ -15,7 +15,7 @@ mod record;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::PgPool;
+use postgres_kit::Pool;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +35,7 @@ pub struct DeliverySender(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    pool: PgPool,
+    pool: Pool,
     http: HttpSender,
     schedule: Schedule,
     postpone: Duration,
@@ -62,7 +62,7 @@ impl DeliverySender {
     /// # Errors
     /// [`SenderError`].
     pub fn new(
-        pool: PgPool,
+        pool: Pool,
         master_key: MasterKey,
         options: &CheckedOutboundWebhooks,
     ) -> Result<Self, SenderError> {

@@ -1,6 +1,6 @@
 //! Records an attempt, and its effect on the delivery and the endpoint, in one transaction.
 
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use super::Inner;
 use super::claim::ClaimedDelivery;
@@ -83,7 +83,7 @@ pub(super) async fn record(
         (_, Some(_)) => DeliveryAttemptOutcome::Retry,
         (_, None) => DeliveryAttemptOutcome::Failed,
     };
-    let mut tx = postgres_kit::transaction::begin(&sender.pool).await?;
+    let mut tx = sender.pool.begin().await?;
     let updated = sqlx::query_scalar!(
         "UPDATE webhook_deliveries
          SET state = $3, failed_attempts = failed_attempts + $4, lease = NULL, next_attempt_at = clock_timestamp() + $5 * interval '1 second',
@@ -126,7 +126,7 @@ pub(super) async fn record(
 
 /// Inserts the attempt, unless its delivery was deleted meanwhile.
 async fn insert_attempt(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     claimed: &ClaimedDelivery,
     attempt: &AttemptResult,
     status: Option<u16>,
@@ -158,7 +158,7 @@ async fn insert_attempt(
 /// Deletes earlier attempts with the same error: a delivery that is postponed for days would otherwise displace the
 /// attempts that the endpoint answered.
 async fn delete_same_error(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     claimed: &ClaimedDelivery,
     error: Option<&str>,
 ) -> Result<(), WebhooksError> {
@@ -174,7 +174,7 @@ async fn delete_same_error(
 
 /// Updates the endpoint's failure period. Returns the reason if the endpoint was disabled.
 async fn update_endpoint(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     sender: &Inner,
     claimed: &ClaimedDelivery,
     outcome: DeliveryAttemptOutcome,
@@ -218,7 +218,7 @@ async fn update_endpoint(
 }
 
 /// Ends the failure period of an endpoint without pending deliveries: the time until the next event does not count.
-async fn end_failure_period_if_idle(tx: &mut PgConnection, id: &str) -> Result<(), WebhooksError> {
+async fn end_failure_period_if_idle(tx: &mut Connection, id: &str) -> Result<(), WebhooksError> {
     // Two concurrent last attempts would each see the other delivery pending; the lock makes the second one wait for the
     // first one's commit.
     sqlx::query!("SELECT FROM webhook_endpoints WHERE endpoint_id = $1 FOR UPDATE", id)

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::http::Response;
 use outbound_webhooks::deliveries::DeliveryState;
 use outbound_webhooks::endpoints;
+use postgres_kit::Pool;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -139,7 +140,7 @@ async fn both_webhook_secrets_sign_during_the_overlap_of_a_rotation(pool: PgPool
         good
     };
     let rotate = async || {
-        let mut connection = webhooks.pool.acquire().await.unwrap();
+        let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
         let key = master_key(&webhooks.options);
         endpoints::rotate(&mut connection, key, "acme", &endpoint.id, 3_600).await.unwrap().unwrap()
     };
@@ -182,7 +183,7 @@ async fn s3_5_a_webhook_delivery_that_cannot_be_sent_is_postponed(pool: PgPool) 
     assert!(once.error.as_deref().unwrap().contains("another outbound_webhooks.master_key"), "{once:?}");
     assert_eq!(webhooks.read(&endpoint.id).await.failing_since, None);
     assert_eq!(server.requests().len(), 0);
-    let mut connection = webhooks.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     let key = master_key(&webhooks.options);
     let rotated =
         endpoints::rotate(&mut connection, key, "acme", &endpoint.id, 3_600).await.unwrap().unwrap();

@@ -5,6 +5,7 @@ use outbound_webhooks::endpoints::{
     self, DisabledReason, EndpointChange, EndpointStatus, EndpointUpdateOutcome,
 };
 use outbound_webhooks::target::Target;
+use postgres_kit::Pool;
 use sqlx::PgPool;
 use tokio::sync::watch;
 
@@ -39,7 +40,7 @@ async fn a_webhook_endpoint_that_answers_410_is_disabled(pool: PgPool) {
         .await;
     webhooks.publish("acme", "e3", "happened").await;
     let disable = EndpointChange { status: Some(EndpointStatus::Disabled), ..EndpointChange::default() };
-    let mut connection = webhooks.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     let changed = endpoints::change(&mut connection, "acme", &endpoint.id, disable).await.unwrap();
     assert!(matches!(changed, EndpointUpdateOutcome::Done(_)), "{changed:?}");
     server.respond_with(|_, _| status(200));
@@ -69,7 +70,7 @@ async fn a_late_answer_of_a_webhook_endpoint_reverts_no_later_change(pool: PgPoo
     let _sender = webhooks.sender();
     until("both requests arrive", async || server.requests().len() == 2).await;
 
-    let mut connection = webhooks.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     let there = Target::parse(&server.url("elsewhere"), &webhooks.options.rules).unwrap();
     let change = EndpointChange { target: Some(&there), ..EndpointChange::default() };
     let changed = endpoints::change(&mut connection, "acme", &moved.id, change).await.unwrap();

@@ -8,6 +8,7 @@ use outbound_webhooks::endpoints::{
 };
 use outbound_webhooks::target::Target;
 use outbound_webhooks::{EndpointId, FanOutError, WebhookEvent, fan_out};
+use postgres_kit::Pool;
 use serde_json::json;
 use sqlx::PgPool;
 use trace_kit::TraceParent;
@@ -62,7 +63,7 @@ async fn events_that_fan_out_together_reach_the_webhook_endpoints_of_their_own_t
     };
     let events =
         [event(0, "pending"), event(1, "pending"), event(2, "sent"), event(3, "sent"), event(4, "sent")];
-    let mut connection = webhooks.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     assert_eq!(fan_out(&mut connection, &events).await.unwrap(), 3);
     assert_eq!(fan_out(&mut connection, &events).await.unwrap(), 0, "expected one delivery of each event");
     assert_eq!(fan_out(&mut connection, &[event(2, "sent")]).await.unwrap(), 0);
@@ -92,7 +93,7 @@ async fn events_that_fan_out_together_reach_the_webhook_endpoints_of_their_own_t
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
 async fn an_ambiguous_webhook_event_id_is_rejected(pool: PgPool) {
     let data = json!({});
-    let mut tx = pool.begin().await.unwrap();
+    let mut tx = Pool::from(pool.clone()).begin().await.unwrap();
     for event_id in ["", "a.b", "a b", "a\n", "é", &"x".repeat(257)] {
         let at = jiff::Timestamp::UNIX_EPOCH;
         let message = WebhookEvent {
@@ -130,7 +131,7 @@ async fn concurrent_webhook_endpoint_creations_respect_the_tenants_limit(pool: P
         webhooks.try_endpoint("globex", CLOSED_PORT_URL, &[]).await,
         CreateEndpointOutcome::Created(_)
     ));
-    let mut connection = webhooks.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     assert_eq!(
         endpoints::delete(&mut connection, "acme", &created[0].id).await.unwrap(),
         EndpointUpdateOutcome::Done(())
@@ -150,8 +151,8 @@ async fn a_webhook_endpoint_of_another_tenant_is_not_found(pool: PgPool) {
     let theirs = webhooks.endpoint("acme", CLOSED_PORT_URL, &[]).await;
     let id = &theirs.id;
     let key = master_key(&webhooks.options);
-    let mut connection = webhooks.pool.acquire().await.unwrap();
-    let connection = &mut *connection;
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
+    let connection = &mut connection;
     assert_eq!(endpoints::get(connection, EndpointScope::Tenant("globex"), id).await.unwrap(), None);
     assert_eq!(endpoints::list(connection, EndpointScope::Tenant("globex"), 10).await.unwrap(), []);
     assert_eq!(
@@ -167,7 +168,7 @@ async fn a_webhook_endpoint_of_another_tenant_is_not_found(pool: PgPool) {
 async fn a_tenant_cannot_enable_a_webhook_endpoint_an_operator_disabled(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let id = webhooks.endpoint("acme", CLOSED_PORT_URL, &[]).await.id;
-    let mut connection = webhooks.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     let set = |status| EndpointChange { status: Some(status), ..EndpointChange::default() };
     let mut change = async |to| match endpoints::change(&mut connection, "acme", &id, set(to)).await.unwrap()
     {
@@ -183,7 +184,7 @@ async fn a_tenant_cannot_enable_a_webhook_endpoint_an_operator_disabled(pool: Pg
     );
     assert_eq!(change(EndpointStatus::Active).await, Some((EndpointStatus::Active, None)));
 
-    let mut operator = webhooks.pool.acquire().await.unwrap();
+    let mut operator = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     assert!(endpoints::disable_as_operator(&mut operator, &id, "ann: it floods us").await.unwrap());
     assert_eq!(change(EndpointStatus::Active).await, None);
     assert_eq!(change(EndpointStatus::Disabled).await, None, "expected the reason to stay operator");

@@ -52,7 +52,7 @@ async fn s3_5_webhook_deliveries_scheduled_for_later_are_not_read(pool: PgPool) 
     assert!((1..BACKLOG / 10).contains(&by_sender), "expected few rows, the sender read {by_sender}");
 
     let before = rows_read(&single).await;
-    let now = measure(&single).await.unwrap();
+    let now = measure(&single.clone().into()).await.unwrap();
     assert_eq!(
         (now.pending, now.due, now.oldest_due_ms),
         (10_000, 0, 0),

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use outbound_webhooks::deliveries::{self, DeliveryFilter, DeliveryState, ReplayOutcome};
+use postgres_kit::Pool;
 use sqlx::PgPool;
 use tokio::sync::watch;
 
@@ -14,7 +15,7 @@ async fn webhook_deliveries_are_listed_in_pages(pool: PgPool) {
     for n in 0..5 {
         webhooks.publish("acme", &format!("e{n}"), "happened").await;
     }
-    let mut connection = webhooks.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     let mut seen = Vec::new();
     loop {
         let after = seen.last().cloned();
@@ -46,7 +47,7 @@ async fn s3_5_webhook_delivery_fails_after_last_attempt_and_can_be_replayed(pool
     );
 
     server.respond_with(|_, _| status(200));
-    let mut connection = webhooks.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     assert_eq!(
         deliveries::replay(&mut connection, &endpoint.id, "another").await.unwrap(),
         ReplayOutcome::Unknown
@@ -88,7 +89,7 @@ async fn failed_webhook_deliveries_since_an_instant_are_replayed(pool: PgPool) {
     .await;
     let since = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(1);
     server.respond_with(|_, _| status(200));
-    let mut connection = webhooks.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     assert_eq!(deliveries::replay_failed(&mut connection, &endpoint.id, since).await.unwrap(), 2);
     until("every delivery ends again", ended).await;
     let failed: Vec<_> = webhooks.deliveries(&endpoint.id).await;
@@ -108,7 +109,7 @@ async fn r32_a_webhook_delivery_in_flight_is_not_replayed(pool: PgPool) {
     webhooks.publish("acme", "e1", "happened").await;
     let _sender = webhooks.sender();
     until("the request arrives", async || server.requests().len() == 1).await;
-    let mut connection = webhooks.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     assert_eq!(
         deliveries::replay(&mut connection, &endpoint.id, "e1").await.unwrap(),
         ReplayOutcome::InFlight
@@ -136,7 +137,7 @@ async fn one_replay_call_queues_a_bounded_number_of_webhooks_oldest_first(pool: 
             &id,
         )
         .await;
-    let mut connection = webhooks.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     let mut replay =
         async || deliveries::replay_failed(&mut connection, &id, Timestamp::UNIX_EPOCH).await.unwrap();
     assert_eq!(replay().await, deliveries::REPLAYED_MAX.unsigned_abs());

@@ -5,6 +5,7 @@ use std::time::Duration;
 use outbound_webhooks::deliveries::{self, DeliveryState};
 use outbound_webhooks::endpoints::{self, EndpointUpdateOutcome};
 use outbound_webhooks::{measure, retention};
+use postgres_kit::Pool;
 use sqlx::PgPool;
 
 use crate::support::{CLOSED_PORT_URL, TestEndpoint, TestWebhooks, status, until};
@@ -39,7 +40,7 @@ async fn webhook_rows_beyond_the_retention_are_deleted(pool: PgPool) {
     };
     assert_eq!(attempts().await, 100);
 
-    let mut connection = webhooks.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     assert_eq!(
         endpoints::delete(&mut connection, "acme", &deleted).await.unwrap(),
         EndpointUpdateOutcome::Done(())
@@ -49,7 +50,10 @@ async fn webhook_rows_beyond_the_retention_are_deleted(pool: PgPool) {
         &id,
     )
     .await;
-    assert_eq!(retention::prune(&webhooks.pool, Duration::from_secs(30 * 86_400)).await.unwrap(), 2);
+    assert_eq!(
+        retention::prune(&webhooks.pool.clone().into(), Duration::from_secs(30 * 86_400)).await.unwrap(),
+        2
+    );
     let left: Vec<(String,)> =
         sqlx::query_as("SELECT event_id FROM webhook_deliveries").fetch_all(&webhooks.pool).await.unwrap();
     assert_eq!(left, [("new".to_owned(),)], "expected only the recent delivery of the active endpoint");
@@ -86,12 +90,15 @@ async fn s3_5_a_webhook_delivery_with_further_attempts_is_kept_at_any_age(pool: 
             &active,
         )
         .await;
-    let mut connection = webhooks.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     assert_eq!(
         deliveries::replay(&mut connection, &active, "replayed").await.unwrap(),
         deliveries::ReplayOutcome::Due
     );
-    assert_eq!(retention::prune(&webhooks.pool, Duration::from_secs(30 * 86_400)).await.unwrap(), 1);
+    assert_eq!(
+        retention::prune(&webhooks.pool.clone().into(), Duration::from_secs(30 * 86_400)).await.unwrap(),
+        1
+    );
     let left: Vec<_> = webhooks.deliveries(&active).await.into_iter().map(|one| one.event_id).collect();
     assert_eq!(left, ["ended-lately", "replayed"]);
     assert!(
@@ -112,9 +119,9 @@ async fn the_backlog_of_webhook_deliveries_is_measured(pool: PgPool) {
         .await;
     webhooks.sql("UPDATE webhook_deliveries SET next_attempt_at = now() - interval '1 hour' WHERE event_id = 'e1' AND endpoint_id = $1", &id)
         .await;
-    let mut connection = webhooks.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(webhooks.pool.clone()).acquire().await.unwrap();
     endpoints::disable_as_operator(&mut connection, &disabled, "ann: no").await.unwrap();
-    let now = measure(&webhooks.pool).await.unwrap();
+    let now = measure(&webhooks.pool.clone().into()).await.unwrap();
     assert_eq!((now.active, now.disabled, now.pending, now.due), (1, 1, 2, 1));
     assert!((3_600_000..3_700_000).contains(&now.oldest_due_ms), "{now:?}");
 }

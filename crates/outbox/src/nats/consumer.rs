@@ -11,7 +11,7 @@ use async_nats::header::NATS_MESSAGE_ID;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use async_nats::jetstream::message::{AckKind, Message};
 use futures::StreamExt as _;
-use sqlx::PgPool;
+use postgres_kit::Pool;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use trace_kit::{Span, SpanKind, TRACEPARENT, TraceParent, attribute, set_on_current, span};
@@ -83,7 +83,7 @@ impl ConsumerOptions {
 #[derive(Debug)]
 pub struct Consumer<E> {
     broker: Broker,
-    pool: PgPool,
+    pool: Pool,
     effect: E,
     options: ConsumerOptions,
     /// Out-of-order deliveries to this process by event id. Deliveries that failed for another reason do not count: after an
@@ -94,7 +94,7 @@ pub struct Consumer<E> {
 impl<E: EventEffect> Consumer<E> {
     /// A consumer with its effect; the tables must be migrated.
     #[must_use]
-    pub fn new(broker: Broker, pool: PgPool, effect: E, options: ConsumerOptions) -> Self {
+    pub fn new(broker: Broker, pool: Pool, effect: E, options: ConsumerOptions) -> Self {
         Self { broker, pool, effect, options, out_of_order: Mutex::default() }
     }
 

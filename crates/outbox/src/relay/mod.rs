@@ -18,8 +18,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use crash_point::crash_point;
+use postgres_kit::Pool;
 use postgres_kit::wake_up::WakeUpListener;
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trace_kit::{Span, SpanKind, TraceParent, attribute, span};
@@ -81,7 +82,7 @@ impl Default for RelayOptions {
 /// over when its process ends.
 #[derive(Debug)]
 pub struct Relay<P> {
-    pool: PgPool,
+    pool: Pool,
     publisher: P,
     options: RelayOptions,
 }
@@ -112,7 +113,7 @@ enum Recorded {
 impl<P: Publisher> Relay<P> {
     /// A relay; the tables must be migrated.
     #[must_use]
-    pub fn new(pool: PgPool, publisher: P, options: RelayOptions) -> Self {
+    pub fn new(pool: Pool, publisher: P, options: RelayOptions) -> Self {
         Self { pool, publisher, options }
     }
 

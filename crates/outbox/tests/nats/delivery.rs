@@ -30,7 +30,10 @@ async fn s3_5_s3_6_relayed_events_have_their_effect_once_and_in_order(
     // The relay creates a new stream, in which the broker does not know the ids, so every event is delivered again.
     drop(consumer);
     pipeline.jetstream().await.delete_stream("EVENTS").await.unwrap();
-    assert_eq!(operator::republish(&pipeline.pool, Duration::from_secs(600)).await.unwrap(), 80);
+    assert_eq!(
+        operator::republish(&pipeline.pool.clone().into(), Duration::from_secs(600)).await.unwrap(),
+        80
+    );
     until_all_published(&pipeline.pool).await;
     let consumer = pipeline.consumer().await;
     write(&pipeline.pool, "key-0", 11).await;

@@ -43,7 +43,7 @@ async fn r32_a_killed_or_paused_broker_loses_no_event_and_keeps_the_order(
             pipeline.server.kill().await.unwrap();
         }
         until("events are unpublished", async || {
-            outbox::measure(&pipeline.pool).await.unwrap().oldest_ms > 300
+            outbox::measure(&pipeline.pool.clone().into()).await.unwrap().oldest_ms > 300
         })
         .await;
         if is_killed {

@@ -6,9 +6,10 @@ use async_nats::jetstream;
 use outbox::Event;
 use outbox::consume::{EffectError, EventEffect, ReceivedEvent};
 use outbox::nats::{Broker, BrokerOptions, Consumer, ConsumerOptions, JetStreamPublisher};
+use postgres_kit::Connection;
 use serde_json::json;
+use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{PgConnection, PgPool};
 use testkit::NatsServer;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +23,7 @@ pub(crate) const CONSUMER: &str = "test";
 struct WriteEffect;
 
 impl EventEffect for WriteEffect {
-    async fn apply(&self, tx: &mut PgConnection, events: &[&ReceivedEvent]) -> Result<(), EffectError> {
+    async fn apply(&self, tx: &mut Connection, events: &[&ReceivedEvent]) -> Result<(), EffectError> {
         for ReceivedEvent { event, .. } in events {
             if event.body["poison"] == json!(true) {
                 return Err(EffectError::Poison("the body says so".into()));
@@ -98,7 +99,7 @@ impl EventPipeline {
             redelivery_pause: Duration::from_millis(20),
             ..options
         };
-        let consumer = Consumer::new(broker, self.pool.clone(), WriteEffect, options);
+        let consumer = Consumer::new(broker, self.pool.clone().into(), WriteEffect, options);
         RunningConsumer(tokio::spawn(async move { consumer.run(&CancellationToken::new()).await }))
     }
 

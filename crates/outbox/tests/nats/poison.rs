@@ -2,6 +2,7 @@
 
 use async_nats::jetstream::message::PublishMessage;
 use outbox::{MIGRATOR, NewEvent, append, operator};
+use postgres_kit::Pool;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -30,7 +31,7 @@ async fn r23_relay_and_consumer_park_poison_and_continue_with_other_events(
     // The broker rejects a message of two megabytes.
     let large = json!({"text": "x".repeat(2 << 20)});
     let poison = json!({"poison": true});
-    let mut tx = pipeline.pool.begin().await.unwrap();
+    let mut tx = Pool::from(pipeline.pool.clone()).begin().await.unwrap();
     for (event_id, kind, key, body) in [
         ("large", "happened", "key-large", &large),
         ("nowhere", "not.a.token", "key-nowhere", &poison),
@@ -47,18 +48,18 @@ async fn r23_relay_and_consumer_park_poison_and_continue_with_other_events(
     }
     pipeline.until_effects(6).await;
     until("the poison is parked", async || {
-        let backlog = outbox::measure(&pipeline.pool).await.unwrap();
+        let backlog = outbox::measure(&pipeline.pool.clone().into()).await.unwrap();
         (backlog.parked, backlog.unpublished, backlog.parked_deliveries) == (2, 0, 10)
     })
     .await;
-    let rejected: Vec<String> = operator::parked_events(&pipeline.pool, 10)
+    let rejected: Vec<String> = operator::parked_events(&pipeline.pool.clone().into(), 10)
         .await
         .unwrap()
         .into_iter()
         .map(|parked| parked.event_id)
         .collect();
     assert_eq!(rejected, ["large", "nowhere"]);
-    let parked = operator::parked_deliveries(&pipeline.pool, 20).await.unwrap();
+    let parked = operator::parked_deliveries(&pipeline.pool.clone().into(), 20).await.unwrap();
     assert!(parked.iter().all(|(delivery, _)| delivery.deliveries == 3), "{parked:?}");
     assert_eq!(
         parked.iter().filter(|(delivery, _)| delivery.event_id.as_deref() == Some("poison")).count(),

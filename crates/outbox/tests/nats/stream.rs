@@ -28,7 +28,10 @@ async fn r32_events_of_a_deleted_stream_are_consumed_after_a_republish(
     until_all_published(&pipeline.pool).await;
     let consumer = pipeline.consumer().await;
     pipeline.until_effects(5).await;
-    assert_eq!(operator::republish(&pipeline.pool, Duration::from_secs(600)).await.unwrap(), 10);
+    assert_eq!(
+        operator::republish(&pipeline.pool.clone().into(), Duration::from_secs(600)).await.unwrap(),
+        10
+    );
     pipeline.until_effects(10).await;
     assert_eq!(pipeline.sequences().await, in_order(2, 5));
     drop(consumer);
@@ -65,7 +68,10 @@ async fn s3_5_a_full_event_stream_drops_oldest_events_and_accepts_new_limits(
     let relay = pipeline.relay().await;
     let consumer = pipeline.consumer().await;
     pipeline.until_effects(stored.try_into().unwrap()).await;
-    assert_eq!(operator::republish(&pipeline.pool, Duration::from_secs(600)).await.unwrap(), 200);
+    assert_eq!(
+        operator::republish(&pipeline.pool.clone().into(), Duration::from_secs(600)).await.unwrap(),
+        200
+    );
     pipeline.until_effects(200).await;
     drop(consumer);
     relay.stop().await;

@@ -20,7 +20,7 @@ pub(crate) type SequencesByKey = BTreeMap<String, Vec<i64>>;
 
 /// Writes the next event of a key, with the id `{key}-{n}`.
 pub(crate) async fn write(pool: &PgPool, key: &str, n: i64) {
-    let mut tx = pool.begin().await.unwrap();
+    let mut tx = postgres_kit::Pool::from(pool.clone()).begin().await.unwrap();
     let id = format!("{key}-{n}");
     let event = NewEvent {
         event_id: &id,
@@ -44,7 +44,7 @@ pub(crate) async fn until(description: &str, mut condition: impl AsyncFnMut() ->
 }
 
 pub(crate) async fn unpublished(pool: &PgPool) -> i64 {
-    outbox::measure(pool).await.unwrap().unpublished
+    outbox::measure(&pool.clone().into()).await.unwrap().unpublished
 }
 
 pub(crate) async fn until_all_published(pool: &PgPool) {
@@ -168,7 +168,7 @@ pub(crate) struct RunningRelay {
 
 impl RunningRelay {
     pub(crate) fn start<P: Publisher + 'static>(pool: &PgPool, publisher: P, options: RelayOptions) -> Self {
-        let (stop, relay) = (CancellationToken::new(), Relay::new(pool.clone(), publisher, options));
+        let (stop, relay) = (CancellationToken::new(), Relay::new(pool.clone().into(), publisher, options));
         let stopping = stop.clone();
         Self { stop, task: tokio::spawn(async move { relay.run(&stopping).await }) }
     }

@@ -59,7 +59,7 @@ impl Operators {
             "switches": {"mock": {"base_url": switch_url, "api_token": "demo-switch-token", "routes": ["XX"], "profile": profile}},
         }));
         let stop = CancellationToken::new();
-        let router = operator_api::router(config.unwrap(), own, stop.clone()).unwrap();
+        let router = operator_api::router(config.unwrap(), own.into(), stop.clone()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stopped = stop.clone().cancelled_owned();

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use outbound_webhooks::endpoints::{self, CreateEndpointOutcome, NewEndpoint};
 use outbound_webhooks::target::Target;
 use outbound_webhooks::{OutboundWebhooksOptions, WebhookEvent, fan_out};
+use postgres_kit::Pool;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -27,7 +28,7 @@ impl Webhooks {
             OutboundWebhooksOptions { master_key, ..OutboundWebhooksOptions::default() }.check().unwrap();
         let target = Target::parse("https://bank.example/hooks", &options.rules).unwrap();
         let new = NewEndpoint { tenant: "acme", target: &target, kinds: &[] };
-        let mut connection = pool.acquire().await.unwrap();
+        let mut connection = Pool::from(pool.clone()).acquire().await.unwrap();
         let created = endpoints::create(&mut connection, options.master_key.as_ref().unwrap(), new, 10).await;
         let CreateEndpointOutcome::Created(endpoint) = created.unwrap() else {
             panic!("expected a new endpoint")

@@ -3,7 +3,7 @@
 use iso_currency::Currency;
 use jiff::Timestamp;
 use payment_protocol::ids::{AccountId, SwitchName};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::{Ledger, LedgerError};
 
@@ -82,7 +82,7 @@ macro_rules! kill_switch_view {
 ///
 /// # Errors
 /// [`LedgerError`].
-pub async fn active(connection: &mut PgConnection) -> Result<Vec<KillSwitchView>, LedgerError> {
+pub async fn active(connection: &mut Connection) -> Result<Vec<KillSwitchView>, LedgerError> {
     let rows = sqlx::query!("SELECT * FROM kill_switches WHERE lifted_at IS NULL ORDER BY kill_switch_id")
         .fetch_all(connection)
         .await?;

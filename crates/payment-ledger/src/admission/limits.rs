@@ -2,7 +2,7 @@
 //! payment, release gives its share released. Without a limit no row is locked.
 
 use payment_protocol::ids::{AccountId, TenantId};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::row_lock::LockedPayment;
 use crate::{Ledger, LedgerError};
@@ -98,7 +98,7 @@ impl Ledger {
 
 /// Counts a payment towards the limits of its account and tenant. Returns false, and counts nothing, if it exceeds one. The
 /// caller has locked the account's row.
-pub(crate) async fn use_limits(tx: &mut PgConnection, locked: &LockedPayment) -> Result<bool, LedgerError> {
+pub(crate) async fn use_limits(tx: &mut Connection, locked: &LockedPayment) -> Result<bool, LedgerError> {
     let (account, tenant) = (locked.source_account.as_str(), locked.tenant_id.as_str());
     let (amount_minor, currency) = (locked.money.amount_minor(), locked.money.currency().code());
     let limits = sqlx::query!(
@@ -147,7 +147,7 @@ struct DayUseRow {
 
 /// Locks the rows of `today` in these scopes, and inserts the missing ones.
 async fn lock_day_use(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     scopes: &[String],
     today: &str,
@@ -187,7 +187,7 @@ async fn lock_day_use(
 
 /// Counts the payment towards its limits of `today`, in the locked rows.
 async fn count_use(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     scopes: &[String],
     today: &str,
@@ -214,7 +214,7 @@ async fn count_use(
 }
 
 /// Subtracts released payments of one account from the daily use of its limits. The caller has locked the account's row.
-pub(crate) async fn release_uses(tx: &mut PgConnection, payment_ids: &[&str]) -> Result<(), LedgerError> {
+pub(crate) async fn release_uses(tx: &mut Connection, payment_ids: &[&str]) -> Result<(), LedgerError> {
     sqlx::query!(
         "WITH released AS (
              UPDATE limit_uses SET released_at = clock_timestamp() WHERE payment_id = ANY ($1) AND released_at IS NULL

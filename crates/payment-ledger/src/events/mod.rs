@@ -11,8 +11,8 @@ use payment_protocol::ids::{PaymentId, ReturnId};
 use payment_protocol::money::{format_major, parse_currency};
 use payment_protocol::rules::Bearer;
 use payment_protocol::state::text_enum;
+use postgres_kit::Connection;
 use serde::{Deserialize, Serialize};
-use sqlx::PgConnection;
 
 use crate::LedgerError;
 use crate::row_lock::LockedPayment;
@@ -225,7 +225,7 @@ pub(crate) struct BookedReturn<'a> {
 
 /// Appends the event of a booked return; in the transaction that books it.
 pub(crate) async fn append_returned(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     booked: &BookedReturn<'_>,
 ) -> Result<(), LedgerError> {
@@ -242,7 +242,7 @@ pub(crate) async fn append_returned(
 
 /// Appends the event of a payment that enters `state`, if it is one; in the transaction that moves the payment.
 pub(crate) async fn append_event(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     state: PaymentState,
 ) -> Result<(), LedgerError> {

@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use payment_protocol::ids::PaymentId;
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::events::EventKind;
 use crate::{Ledger, LedgerError};
@@ -36,7 +36,7 @@ pub struct Notification {
 ///
 /// # Errors
 /// [`LedgerError`]; [`LedgerError::Refused`] if there is no such payment.
-pub async fn notify(tx: &mut PgConnection, notifications: &[NewNotification<'_>]) -> Result<(), LedgerError> {
+pub async fn notify(tx: &mut Connection, notifications: &[NewNotification<'_>]) -> Result<(), LedgerError> {
     let (mut payment_ids, mut event_ids) = (Vec::new(), Vec::new());
     let (mut kinds, mut messages) = (Vec::new(), Vec::new());
     for NewNotification { payment_id, event_id, kind, message } in notifications {
@@ -71,13 +71,13 @@ impl Ledger {
         payment_id: &PaymentId,
         limit: i64,
     ) -> Result<Vec<Notification>, LedgerError> {
-        notifications(&mut *self.pool.acquire().await?, payment_id, limit).await
+        notifications(&mut self.pool.acquire().await?, payment_id, limit).await
     }
 }
 
 /// As [`Ledger::notifications`], on the caller's connection.
 pub(crate) async fn notifications(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     payment_id: &PaymentId,
     limit: i64,
 ) -> Result<Vec<Notification>, LedgerError> {

@@ -7,8 +7,8 @@ use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::RunId;
 use payment_protocol::keys::StepKey;
 use payment_protocol::rail_id::RailId;
+use postgres_kit::Connection;
 use postgres_kit::text::replace_nul;
-use sqlx::PgConnection;
 
 use crate::LedgerError;
 use crate::events::StateEvent;
@@ -78,7 +78,7 @@ fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Vec<V> {
 /// [`LedgerError`]: the transaction must not be committed. Also if a row to change was not there, for example the record of an
 /// answered attempt.
 pub(crate) async fn write(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     all: &[(&LockedPayment, &Changes)],
 ) -> Result<Written, LedgerError> {
     let written = write_rows(tx, all).await?;
@@ -95,10 +95,7 @@ pub(crate) async fn write(
     Ok(written)
 }
 
-async fn write_rows(
-    tx: &mut PgConnection,
-    all: &[(&LockedPayment, &Changes)],
-) -> Result<Written, LedgerError> {
+async fn write_rows(tx: &mut Connection, all: &[(&LockedPayment, &Changes)]) -> Result<Written, LedgerError> {
     let (callbacks, steps): (Vec<_>, Vec<_>) =
         all.iter().copied().partition(|(_, changes)| changes.callback.is_some());
     if !steps.is_empty() {
@@ -129,7 +126,7 @@ fn id(locked: &LockedPayment) -> String {
 const INCOMPLETE: LedgerError = LedgerError::Unavailable(sqlx::Error::RowNotFound);
 
 /// Writes the steps of payment-worker.
-async fn write_steps(tx: &mut PgConnection, all: &[(&LockedPayment, &Changes)]) -> Result<(), LedgerError> {
+async fn write_steps(tx: &mut Connection, all: &[(&LockedPayment, &Changes)]) -> Result<(), LedgerError> {
     let payments: Vec<_> = all.iter().filter(|(_, changes)| changes.moves_payment()).collect();
     let attempts: Vec<_> =
         all.iter().filter_map(|(locked, changes)| Some((*locked, changes.attempt.as_ref()?))).collect();
@@ -217,7 +214,7 @@ async fn write_steps(tx: &mut PgConnection, all: &[(&LockedPayment, &Changes)]) 
 /// Writes the callbacks that payments-api stores. A statement of their own: the role of payments-api may change no attempt, and
 /// PostgreSQL checks the rights of every part of a statement, also of one that writes no row.
 async fn write_callbacks(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     all: &[(&LockedPayment, &Changes)],
 ) -> Result<Written, LedgerError> {
     let payments: Vec<_> = all.iter().filter(|(_, changes)| changes.moves_payment()).collect();

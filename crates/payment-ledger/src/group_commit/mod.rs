@@ -18,8 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use payment_protocol::ids::{PaymentId, TxId};
-use postgres_kit::timeout::timed_out;
-use sqlx::{Connection as _, PgConnection, PgPool};
+use postgres_kit::Pool;
 use tokio::sync::oneshot;
 
 use self::changes::{Changes, Written};
@@ -91,7 +90,7 @@ impl Target {
 /// The steps that wait for the next group of this process.
 #[derive(Clone)]
 pub(crate) struct GroupCommit {
-    pool: PgPool,
+    pool: Pool,
     queue: BatchQueue<Box<dyn Waiting>>,
 }
 
@@ -159,7 +158,7 @@ impl<S: GroupStep> Waiting for QueuedStep<S> {
 }
 
 impl GroupCommit {
-    pub(crate) fn new(pool: PgPool) -> Self {
+    pub(crate) fn new(pool: Pool) -> Self {
         Self { pool, queue: BatchQueue::default() }
     }
 
@@ -201,7 +200,7 @@ fn gathering(steps: u32, took: Duration) -> Duration {
 }
 
 /// Runs groups until no step waits. If the task ends early, every waiting step is dropped, and so runs alone.
-async fn run_groups(pool: PgPool, mut batches: Batches<Box<dyn Waiting>>) {
+async fn run_groups(pool: Pool, mut batches: Batches<Box<dyn Waiting>>) {
     while let Some(group) = batches.next(take_group) {
         let steps = u32::try_from(group.len()).unwrap_or(u32::MAX);
         let started = Instant::now();
@@ -237,20 +236,14 @@ struct RunGroup {
 }
 
 /// As [`run_group`], within [`GROUP_TIMEOUT`].
-async fn run_group_in_time(pool: &PgPool, group: Vec<Box<dyn Waiting>>) -> Result<RunGroup, LedgerError> {
-    let mut connection = pool.acquire().await?;
-    match tokio::time::timeout(GROUP_TIMEOUT, run_group(&mut connection, group)).await {
-        Ok(result) => result,
-        Err(_) => Err(timed_out(&mut connection).into()),
-    }
+async fn run_group_in_time(pool: &Pool, group: Vec<Box<dyn Waiting>>) -> Result<RunGroup, LedgerError> {
+    let run = tokio::time::timeout(GROUP_TIMEOUT, run_group(pool, group));
+    run.await.unwrap_or(Err(postgres_kit::unanswered().into()))
 }
 
 /// Runs a group in one transaction.
-async fn run_group(
-    connection: &mut PgConnection,
-    group: Vec<Box<dyn Waiting>>,
-) -> Result<RunGroup, LedgerError> {
-    let mut tx = connection.begin_with(BEGIN).await?;
+async fn run_group(pool: &Pool, group: Vec<Box<dyn Waiting>>) -> Result<RunGroup, LedgerError> {
+    let mut tx = pool.begin_with(BEGIN).await?;
     let (mut payment_ids, mut tx_ids) = (Vec::new(), Vec::new());
     for step in &group {
         match step.target() {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use payment_protocol::PaymentState;
 use payment_protocol::ids::{DecisionId, PaymentId, SwitchName};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::operator::decisions::DecisionView;
 use crate::reads::view::{PaymentView, plan_by_values, view};
@@ -137,7 +137,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`].
     pub async fn list(&self, filter: &OperatorPaymentFilter) -> Result<OperatorPaymentPage, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         plan_by_values(&mut tx).await?;
         let tenants = tenants(&mut tx).await?;
         let share = SEARCHED_MAX / i64::try_from(tenants.len()).unwrap_or(i64::MAX).max(1);
@@ -243,7 +243,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`].
     pub async fn exceptions(&self, filter: &ExceptionFilter) -> Result<Vec<ExceptionView>, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         plan_by_values(&mut tx).await?;
         let rows = sqlx::query_as!(
             ExceptionRow,
@@ -266,7 +266,7 @@ impl Ledger {
 }
 
 /// The tenants with payments. Each is found by one index probe.
-async fn tenants(tx: &mut PgConnection) -> Result<Vec<String>, LedgerError> {
+async fn tenants(tx: &mut Connection) -> Result<Vec<String>, LedgerError> {
     Ok(sqlx::query_scalar!(
         r#"WITH RECURSIVE tenants AS (
                (SELECT tenant_id FROM payments ORDER BY tenant_id LIMIT 1)

@@ -13,7 +13,8 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use jiff_sqlx::ToSqlx as _;
 use payment_protocol::ids::TenantId;
-use sqlx::{Executor as _, PgConnection};
+use postgres_kit::Connection;
+use sqlx::Executor as _;
 
 use crate::{Ledger, LedgerError};
 
@@ -163,7 +164,7 @@ impl Ledger {
         tenant: Option<&TenantId>,
         at: Option<Timestamp>,
     ) -> Result<Option<BalanceAt>, LedgerError> {
-        let mut snapshot = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut snapshot = self.pool.begin().await?;
         snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
         let Some(account) = find_account(&mut snapshot, account_id, tenant).await? else { return Ok(None) };
         let at = not_after_now(&mut snapshot, at).await?;
@@ -180,7 +181,7 @@ impl Ledger {
         tenant: Option<&TenantId>,
         period: &AccountStatementQuery,
     ) -> Result<Option<AccountStatement>, LedgerError> {
-        let mut snapshot = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut snapshot = self.pool.begin().await?;
         snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
         let Some(account) = find_account(&mut snapshot, account_id, tenant).await? else { return Ok(None) };
         let to = not_after_now(&mut snapshot, period.to).await?;
@@ -210,7 +211,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`].
     pub async fn trial_balance(&self, at: Option<Timestamp>) -> Result<Vec<TrialBalanceLine>, LedgerError> {
-        let mut snapshot = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut snapshot = self.pool.begin().await?;
         snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
         let at = not_after_now(&mut snapshot, at).await?;
         let mut trial = sqlx::query_as!(
@@ -250,7 +251,7 @@ impl Ledger {
 }
 
 /// `at`, but at most the current time of the database, whose clock the entries have their times from.
-async fn not_after_now(snapshot: &mut PgConnection, at: Option<Timestamp>) -> Result<Timestamp, LedgerError> {
+async fn not_after_now(snapshot: &mut Connection, at: Option<Timestamp>) -> Result<Timestamp, LedgerError> {
     let now =
         sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#).fetch_one(snapshot).await?.to_jiff();
     Ok(at.map_or(now, |at| at.min(now)))
@@ -261,7 +262,7 @@ fn just_before(at: Timestamp) -> Timestamp {
 }
 
 async fn find_account(
-    snapshot: &mut PgConnection,
+    snapshot: &mut Connection,
     account_id: &str,
     tenant: Option<&TenantId>,
 ) -> Result<Option<AccountRow>, LedgerError> {
@@ -278,7 +279,7 @@ async fn find_account(
 }
 
 async fn balance(
-    snapshot: &mut PgConnection,
+    snapshot: &mut Connection,
     account: &AccountRow,
     at: Timestamp,
 ) -> Result<BalanceAt, LedgerError> {
@@ -298,7 +299,7 @@ async fn balance(
 
 /// Available balance after all entries up to `position`.
 async fn available(
-    snapshot: &mut PgConnection,
+    snapshot: &mut Connection,
     account: &AccountRow,
     position: StatementPosition,
 ) -> Result<i64, LedgerError> {
@@ -343,7 +344,7 @@ async fn available(
 
 /// Entries after `after` and before the end of the period; the caller fills in the running balance.
 async fn lines(
-    snapshot: &mut PgConnection,
+    snapshot: &mut Connection,
     account: &AccountRow,
     after: StatementPosition,
     to: Timestamp,

@@ -49,7 +49,7 @@ where
 {
     match tokio::time::timeout(READ_TIMEOUT, read).await {
         Ok(result) => Ok(result?),
-        Err(_) => Err(sqlx::Error::PoolTimedOut.into()),
+        Err(_) => Err(postgres_kit::unanswered().into()),
     }
 }
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use payment_protocol::PaymentState;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{AccountId, PaymentId, TenantId};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::{Ledger, LedgerError};
 
@@ -162,7 +162,7 @@ impl Ledger {
         tenant: &TenantId,
         filter: &PaymentFilter,
     ) -> Result<Vec<PaymentView>, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         plan_by_values(&mut tx).await?;
         let rows = sqlx::query!(
             r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
@@ -209,7 +209,7 @@ impl Ledger {
         after: i64,
         limit: i64,
     ) -> Result<Vec<TimelineEntry>, LedgerError> {
-        timeline(&mut *self.pool.acquire().await?, payment_id, after, limit, false).await
+        timeline(&mut self.pool.acquire().await?, payment_id, after, limit, false).await
     }
 
     /// The number of each payment's newest timeline line, internal lines included: it grows with every line. Numbers of
@@ -239,7 +239,7 @@ impl Ledger {
 
 /// Plans the transaction's statements for the values of their parameters, each time: a plan for any value of an optional filter
 /// could use no index for it.
-pub(crate) async fn plan_by_values(tx: &mut PgConnection) -> Result<(), LedgerError> {
+pub(crate) async fn plan_by_values(tx: &mut Connection) -> Result<(), LedgerError> {
     sqlx::query!("SELECT set_config('plan_cache_mode', 'force_custom_plan', true) AS mode")
         .fetch_one(tx)
         .await?;
@@ -248,7 +248,7 @@ pub(crate) async fn plan_by_values(tx: &mut PgConnection) -> Result<(), LedgerEr
 
 /// As [`Ledger::timeline`], on the caller's connection, optionally with internal lines.
 pub(crate) async fn timeline(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     payment_id: &PaymentId,
     after: i64,
     limit: i64,

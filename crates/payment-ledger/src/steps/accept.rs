@@ -6,7 +6,7 @@ use jiff_sqlx::ToSqlx as _;
 use payment_protocol::ids::{AccountId, ClientId, PaymentId, TenantId, TxId};
 use payment_protocol::money::Money;
 use payment_protocol::{PaymentState, SwitchProfile, keys};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::LedgerError;
 use crate::stored_id::read_id;
@@ -59,7 +59,7 @@ pub enum AcceptOutcome {
 ///
 /// # Errors
 /// [`LedgerError`]: no payment is inserted.
-pub async fn accept(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<AcceptOutcome>, LedgerError> {
+pub async fn accept(tx: &mut Connection, new: &[NewPayment]) -> Result<Vec<AcceptOutcome>, LedgerError> {
     if new.is_empty() {
         return Ok(Vec::new());
     }
@@ -79,7 +79,7 @@ pub async fn accept(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<Acc
 }
 
 /// Ids that were newly inserted; existing ids are skipped.
-async fn insert(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<String>, LedgerError> {
+async fn insert(tx: &mut Connection, new: &[NewPayment]) -> Result<Vec<String>, LedgerError> {
     let text = |column: fn(&NewPayment) -> &str| -> Vec<&str> { new.iter().map(column).collect() };
     // Most payments of a moment have one profile: each is written and hashed once.
     let mut profiles: Vec<&SwitchProfile> = Vec::new();
@@ -174,7 +174,7 @@ fn profile_json(profile: &SwitchProfile) -> Result<serde_json::Value, LedgerErro
     })
 }
 
-async fn write_timeline(tx: &mut PgConnection, inserted: &[&NewPayment]) -> Result<(), LedgerError> {
+async fn write_timeline(tx: &mut Connection, inserted: &[&NewPayment]) -> Result<(), LedgerError> {
     let ids: Vec<&str> = inserted.iter().map(|payment| payment.payment_id.as_str()).collect();
     let details: Vec<String> = inserted
         .iter()
@@ -198,7 +198,7 @@ async fn write_timeline(tx: &mut PgConnection, inserted: &[&NewPayment]) -> Resu
 /// # Errors
 /// [`LedgerError`].
 pub async fn stored_requests(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_ids: &[&PaymentId],
 ) -> Result<HashMap<PaymentId, AcceptOutcome>, LedgerError> {
     if payment_ids.is_empty() {

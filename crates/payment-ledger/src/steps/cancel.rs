@@ -9,7 +9,7 @@ use payment_protocol::facts::Facts;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::port::SubmitProgress;
 use payment_protocol::rules::{self, AskRuling};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::release::write_cause;
@@ -28,7 +28,7 @@ impl Ledger {
         cause: &Cause,
         submit: SubmitProgress,
     ) -> Result<CancelContext, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         let mut locked = lock_payment(&mut tx, payment_id).await?;
         let mut accepted = is_accepted(&mut tx, &locked).await?;
         let lacks_acceptance = rules::lacks_acceptance(&locked.facts, accepted, submit);
@@ -79,7 +79,7 @@ impl Ledger {
         payment_id: &PaymentId,
         switch_now: Option<Timestamp>,
     ) -> Result<AskRuling, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         let ruling = rule_on_query(&locked, switch_now);
         if ruling == AskRuling::Ask && locked.profile.counts_queries() {
@@ -152,7 +152,7 @@ fn rule_on_query(locked: &LockedPayment, switch_now: Option<Timestamp>) -> AskRu
 
 /// Records the cause of the compensation, unless one is recorded, and that the payment is cancelling.
 pub(crate) async fn begin_compensation(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     cause: &Cause,
 ) -> Result<(), LedgerError> {
@@ -207,7 +207,7 @@ impl FirstAttempt {
 }
 
 /// Whether the switch accepted the transfer, according to the submission log, to Temporal, or because money of it came back.
-pub(crate) async fn is_accepted(tx: &mut PgConnection, locked: &LockedPayment) -> Result<bool, LedgerError> {
+pub(crate) async fn is_accepted(tx: &mut Connection, locked: &LockedPayment) -> Result<bool, LedgerError> {
     let is_answered = sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM submissions WHERE payment_id = $1 AND outcome = 'accepted') AS "accepted!""#,
         locked.payment_id.as_str(),

@@ -12,7 +12,7 @@ use payment_protocol::port::DebitOutcome;
 use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{self, Bearer, DebitRuling, FinalStatusRuling};
 use payment_protocol::{Payment, PaymentState};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::accounts::{self, InternalAccount, JournalPosting, LockedAccount};
 use crate::group_commit::changes::{self, Changes, Posting};
@@ -175,7 +175,7 @@ async fn debit_borne_hold(tx: &mut LedgerTransaction, locked: &LockedPayment) ->
 
 /// Posts holding -> escrow under `key`; the caller records the operation.
 pub(crate) async fn post_debit(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     key: &str,
 ) -> Result<(), LedgerError> {

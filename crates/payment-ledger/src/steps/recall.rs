@@ -14,7 +14,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn begin_recall(&self, payment_id: &PaymentId) -> Result<Option<RecallRecord>, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         let facts = &locked.facts;
         if facts.final_status == Some(FinalStatus::Returned) {
@@ -39,7 +39,7 @@ impl Ledger {
         answer: RecallRecord,
         reason: &str,
     ) -> Result<RecallRecord, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         if let Some(first) = locked.facts.recall {
             return Ok(first);

@@ -7,7 +7,7 @@ use payment_protocol::ids::PaymentId;
 use payment_protocol::keys::{self, CompensationKey};
 use payment_protocol::rules::{self, Bearer, ReleaseRefusal, ReleaseRuling};
 use payment_protocol::state::FinalState;
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::accounts::{self, InternalAccount};
 use crate::row_lock::{LockedPayment, lock_payment};
@@ -73,7 +73,7 @@ pub(crate) async fn release(
 
 /// Releases the hold to its bearer, under `key`; the caller records the operation.
 pub(crate) async fn release_hold(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     key: &CompensationKey,
 ) -> Result<(), LedgerError> {
@@ -101,7 +101,7 @@ pub(crate) async fn release_hold(
 
 /// Records the cause of the compensation; the first one is kept.
 pub(crate) async fn write_cause(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     cause: &Cause,
 ) -> Result<(), LedgerError> {

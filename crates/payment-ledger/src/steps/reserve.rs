@@ -8,7 +8,7 @@ use payment_protocol::keys;
 use payment_protocol::port::{FenceOutcome, ReserveOutcome};
 use payment_protocol::rules::{self, ReserveRuling};
 use payment_protocol::{Payment, PaymentState};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::accounts::{InternalAccount, LockedAccount};
 use crate::group_commit::changes::{self, Changes, Posting};
@@ -85,7 +85,7 @@ impl Ledger {
         payment_id: &PaymentId,
         refusal: ReserveRefusal,
     ) -> Result<(), LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         refuse_locked(&mut tx, &locked, refusal).await?;
         Ok(tx.commit().await?)
@@ -128,14 +128,14 @@ impl Ledger {
 }
 
 /// Writes the fence only; the payment continues with its release.
-pub(crate) async fn fence(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
+pub(crate) async fn fence(tx: &mut Connection, payment_id: &PaymentId) -> Result<(), LedgerError> {
     let key = keys::reserve(payment_id);
     writes::record_refused(tx, key.as_str(), payment_id, ReserveRefusal::Fenced.as_str()).await
 }
 
 /// Refuses a payment that has reserved nothing.
 async fn refuse_locked(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     refusal: ReserveRefusal,
 ) -> Result<(), LedgerError> {
@@ -146,7 +146,7 @@ async fn refuse_locked(
 }
 
 async fn refuse(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     refusal: ReserveRefusal,
 ) -> Result<(), LedgerError> {
@@ -158,7 +158,7 @@ async fn refuse(
 
 /// Locks the account and counts the payment towards its limits, or returns the refusal.
 async fn check_account(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
 ) -> Result<Result<(), ReserveRefusal>, LedgerError> {
     let LockedPayment { money, source_account, .. } = locked;

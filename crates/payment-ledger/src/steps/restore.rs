@@ -11,7 +11,7 @@ use payment_protocol::cause::Cause;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::keys;
 use payment_protocol::rules::{self, RestoreRuling};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::accounts::InternalAccount;
@@ -329,7 +329,7 @@ fn is_plain_advance(locked: &LockedPayment) -> bool {
 
 /// Locks the account, before its limits, then posts the advances of these payments of it.
 async fn advance_of_account(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     account_id: &str,
     due: &[&LockedPayment],
 ) -> Result<(), LedgerError> {
@@ -344,7 +344,7 @@ async fn advance_of_account(
 
 /// Posts claims -> source of each payment and begins its compensation, so that no further attempt is sent; in one statement for the
 /// ledger's tables, one for the limits and one for the outbox. The amounts count towards no limit any more.
-async fn advance(tx: &mut PgConnection, all: &[&LockedPayment]) -> Result<(), LedgerError> {
+async fn advance(tx: &mut Connection, all: &[&LockedPayment]) -> Result<(), LedgerError> {
     let mut lines = Vec::new();
     let mut events = Vec::new();
     for locked in all {

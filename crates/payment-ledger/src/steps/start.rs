@@ -4,7 +4,7 @@ use payment_protocol::cause::OperatorReason;
 use payment_protocol::facts::Facts;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::{Payment, keys};
-use sqlx::PgPool;
+use postgres_kit::Pool;
 
 use crate::profiles;
 use crate::row_lock::lock_payment;
@@ -301,7 +301,7 @@ impl Ledger {
         payment_id: &PaymentId,
         lost: &str,
     ) -> Result<Option<StartablePayment>, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         if locked.facts.state.end().is_some() || locked.workflow_id != lost {
             return Ok(None);
@@ -363,7 +363,7 @@ impl Ledger {
     }
 }
 
-async fn write_started(pool: &PgPool, payment_ids: &[String]) -> Result<(), LedgerError> {
+async fn write_started(pool: &Pool, payment_ids: &[String]) -> Result<(), LedgerError> {
     // A lost mark is a repeated start: its commit does not wait for the disk or a standby. A row that a step has locked goes on, and needs no mark: the other rows do not wait for it. `state || ''` fits no index of accepted payments: while the statistics are older than a backlog, the planner takes such an
     // index for empty and reads all of it.
     sqlx::query!(

@@ -10,8 +10,8 @@ use payment_protocol::money::Money;
 use payment_protocol::rail_id::TransferName;
 use payment_protocol::rules::{self, AttemptRuling, NotSent};
 use payment_protocol::submit::SendAnswer;
+use postgres_kit::Connection;
 use postgres_kit::text::replace_nul;
-use sqlx::PgConnection;
 
 use crate::accounts::LockedAccount;
 use crate::group_commit::changes::{self, AcceptedAttempt, Changes, NewAttempt};
@@ -73,7 +73,7 @@ impl Ledger {
         step: &AttemptStep,
     ) -> Result<(AttemptRuling, Option<OutgoingTransfer>), LedgerError> {
         let payment_id = &step.payment_id;
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         let mut locked = lock_payment(&mut tx, payment_id).await?;
         if locked.profile.needs_account_lock() {
             wait_for_account(&mut tx, payment_id).await?;
@@ -176,7 +176,7 @@ impl Ledger {
         &self,
         payment_id: &PaymentId,
     ) -> Result<Option<OutgoingTransfer>, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         let mut locked = lock_payment(&mut tx, payment_id).await?;
         let Some(deadline) = locked.submit_deadline.filter(|_| locked.facts.attempts > 0) else {
             return Ok(None);
@@ -407,11 +407,7 @@ async fn restore_attempt(
 }
 
 /// Whether the attempt is on record as accepted.
-async fn is_accepted(
-    tx: &mut PgConnection,
-    payment_id: &PaymentId,
-    attempt: u32,
-) -> Result<bool, LedgerError> {
+async fn is_accepted(tx: &mut Connection, payment_id: &PaymentId, attempt: u32) -> Result<bool, LedgerError> {
     Ok(sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM submissions
                           WHERE payment_id = $1 AND attempt = $2 AND outcome = 'accepted') AS "accepted!""#,
@@ -424,7 +420,7 @@ async fn is_accepted(
 
 /// Whether this answer to the attempt is on record: the step runs again because its report was lost.
 async fn has_answer(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     answer: &LostAttempt<'_>,
 ) -> Result<bool, LedgerError> {
@@ -441,7 +437,7 @@ async fn has_answer(
 }
 
 /// Two payments to one account lock two rows: this lock keeps their attempts apart, until COMMIT.
-async fn wait_for_account(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
+async fn wait_for_account(tx: &mut Connection, payment_id: &PaymentId) -> Result<(), LedgerError> {
     sqlx::query!(
         "SELECT pg_advisory_xact_lock(hashtext(switch), hashtext(destination_account)) AS locked
          FROM payments WHERE payment_id = $1",
@@ -458,7 +454,7 @@ fn may_show_submitted(state: PaymentState) -> bool {
 }
 
 async fn show_submitted(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     is_submitted: bool,
     detail: &str,

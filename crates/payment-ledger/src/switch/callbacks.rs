@@ -12,8 +12,8 @@ use payment_protocol::reject::Reject;
 use payment_protocol::report::{Difference, SettledReport};
 use payment_protocol::returns::Posting;
 use payment_protocol::rules::{self, FinalStatusRuling};
+use postgres_kit::Connection;
 use postgres_kit::text::replace_nul;
-use sqlx::PgConnection;
 
 use crate::accounts::LockedAccount;
 use crate::group_commit::changes::Changes;
@@ -300,7 +300,7 @@ pub(super) async fn receive_from_own_switch(
 
 /// Inserts the report; returns the stored body if the event id exists already.
 async fn insert(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     report: &ReceivedReport<'_>,
     payment_id: Option<&PaymentId>,
 ) -> Result<Option<Vec<u8>>, LedgerError> {
@@ -403,7 +403,7 @@ async fn apply_callback(
 
 /// Stores that the payment awaits the switch's answer about a callback; returns whether the workflow receives a message.
 async fn store_unconfirmed(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     reported: FinalStatus,
 ) -> Result<bool, LedgerError> {
@@ -421,7 +421,7 @@ async fn store_unconfirmed(
 }
 
 async fn insert_message(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     callback: &Callback,
 ) -> Result<InboxMessage, LedgerError> {

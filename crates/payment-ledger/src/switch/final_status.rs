@@ -12,7 +12,7 @@ use payment_protocol::reject::Reject;
 use payment_protocol::report::{Difference, SettledReport};
 use payment_protocol::returns::Posting;
 use payment_protocol::rules::{self, FinalStatusRuling};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use super::returns;
 use crate::amount_text::amount;
@@ -310,7 +310,7 @@ fn returned_after_debit(report_text: &str) -> String {
 }
 
 /// Whether a customer or the bank was charged for the payment and not wholly credited back.
-async fn is_debited(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<bool, LedgerError> {
+async fn is_debited(tx: &mut Connection, payment_id: &PaymentId) -> Result<bool, LedgerError> {
     Ok(sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM journal WHERE payment_id = $1 AND kind IN ('debit', 'late_debit'))
                   AND EXISTS (SELECT FROM payments WHERE payment_id = $1 AND returned_minor < amount_minor) AS "debited!""#,
@@ -412,7 +412,7 @@ pub(crate) async fn open_exceptions_for_callbacks(
 
 /// Writes the final status, and wakes the workflow of a payment that needs an operator.
 async fn write_and_wake_workflow(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     final_status: FinalStatus,
     source: &str,
@@ -431,7 +431,7 @@ async fn write_and_wake_workflow(
 
 /// Writes the final status and its source.
 pub(crate) async fn write(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     final_status: FinalStatus,
     source: &str,

@@ -4,7 +4,7 @@ use payment_protocol::decision::{Action, Decision};
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::state::FinalState;
-use sqlx::{PgConnection, PgPool};
+use postgres_kit::{Connection, Pool};
 
 use crate::row_lock::lock_payment;
 use crate::stored_id::read_id;
@@ -124,7 +124,7 @@ impl ClaimedMessage {
     }
 }
 
-async fn write_delivered(pool: &PgPool, inbox_ids: &[i64]) -> Result<(), LedgerError> {
+async fn write_delivered(pool: &Pool, inbox_ids: &[i64]) -> Result<(), LedgerError> {
     // A lost mark is a repeated delivery: its commit does not wait for the disk or a standby.
     sqlx::query!(
         "UPDATE inbox SET delivered_at = clock_timestamp()
@@ -157,7 +157,7 @@ fn parse_decision(id: Option<String>, action: Option<String>) -> Result<Decision
 /// # Errors
 /// [`LedgerError`].
 pub async fn request_cancel(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
 ) -> Result<CancelRequestOutcome, LedgerError> {
     let locked = lock_payment(tx, payment_id).await?;

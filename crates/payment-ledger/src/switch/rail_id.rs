@@ -5,7 +5,7 @@ use payment_protocol::ids::{SwitchName, TxId};
 use payment_protocol::keys::{self, Reference};
 use payment_protocol::profile::IdScheme;
 use payment_protocol::rail_id::{RailId, TransferName};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::stored_id::read_id;
@@ -35,7 +35,7 @@ impl Ledger {
         let rail_id = match stored {
             Some(rail_id) => Some(RailId::stored(rail_id)),
             None => {
-                let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+                let mut tx = self.pool.begin().await?;
                 let locked = lock_payment(&mut tx, &payment.payment_id).await?;
                 let minted = mint(&mut tx, &locked).await?;
                 tx.commit().await?;
@@ -88,7 +88,7 @@ impl Ledger {
                 return Ok(());
             }
             for id in lost {
-                let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+                let mut tx = self.pool.begin().await?;
                 let locked = lock_payment(&mut tx, &read_id(&id)?).await?;
                 mint(&mut tx, &locked).await?;
                 tx.commit().await?;
@@ -98,10 +98,7 @@ impl Ledger {
 }
 
 /// The id of a locked payment's transfer; minted and stored if it has none. `None` where the switch takes our reference.
-pub(crate) async fn mint(
-    tx: &mut PgConnection,
-    locked: &LockedPayment,
-) -> Result<Option<RailId>, LedgerError> {
+pub(crate) async fn mint(tx: &mut Connection, locked: &LockedPayment) -> Result<Option<RailId>, LedgerError> {
     if let Some(stored) = &locked.rail_id {
         return Ok(Some(stored.clone()));
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use payment_protocol::Payment;
 use payment_protocol::ids::{EventId, PaymentId, SwitchName};
 use payment_protocol::recall::{RecallAnswer, RecallReport, RecallStatus};
+use postgres_kit::Connection;
 use postgres_kit::text::replace_nul;
-use sqlx::PgConnection;
 
 use super::callbacks::{Received, ReceivedReport, StoreCallbackOutcome, receive_from_own_switch};
 use crate::row_lock::{LockedPayment, lock_payment};
@@ -205,7 +205,7 @@ impl Ledger {
 }
 
 /// Requests the recall of a payment that ends charged to the bank, in the transaction that ends it.
-pub(crate) async fn request(tx: &mut PgConnection, locked: &LockedPayment) -> Result<(), LedgerError> {
+pub(crate) async fn request(tx: &mut Connection, locked: &LockedPayment) -> Result<(), LedgerError> {
     sqlx::query!(
         "INSERT INTO recalls (payment_id, switch, answer_due_at)
          VALUES ($1, $2, clock_timestamp() + $3 * interval '1 second')",
@@ -220,7 +220,7 @@ pub(crate) async fn request(tx: &mut PgConnection, locked: &LockedPayment) -> Re
 
 /// The payment's recall, for [`crate::reads::explain`].
 pub(crate) async fn view(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
 ) -> Result<Option<RecallView>, LedgerError> {
     let row = sqlx::query!(
@@ -243,7 +243,7 @@ pub(crate) async fn view(
 }
 
 /// The recall of a locked payment.
-async fn read(tx: &mut PgConnection, locked: &LockedPayment) -> Result<Option<Recall>, LedgerError> {
+async fn read(tx: &mut Connection, locked: &LockedPayment) -> Result<Option<Recall>, LedgerError> {
     let row = sqlx::query!(
         r#"SELECT status, attempts, coalesce(next_attempt_at <= clock_timestamp(), false) AS "is_due!",
                   requested_at + $2 * interval '1 second' <= clock_timestamp() AS "answer_time_is_over!"

@@ -9,8 +9,8 @@ use payment_protocol::ids::{EventId, PaymentId, ReturnId, SwitchName};
 use payment_protocol::keys;
 use payment_protocol::returns::{self, Charge, Charged, PostingReport, ReturnReport, ReturnRuling};
 use payment_protocol::rules::{self, Bearer};
+use postgres_kit::Connection;
 use postgres_kit::text::replace_nul;
-use sqlx::PgConnection;
 
 use super::callbacks::{Received, ReceivedReport, StoreCallbackOutcome, receive, receive_from_own_switch};
 use super::final_status::describe_posting;
@@ -253,7 +253,7 @@ pub(super) fn after_debit_origin(payment_id: &PaymentId) -> String {
 }
 
 /// Marks that a return waits for a charge.
-async fn keep(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
+async fn keep(tx: &mut Connection, payment_id: &PaymentId) -> Result<(), LedgerError> {
     sqlx::query!("UPDATE payments SET has_unbooked_return = true WHERE payment_id = $1", payment_id.as_str())
         .execute(tx)
         .await?;
@@ -351,7 +351,7 @@ pub(crate) async fn close_kept(
 }
 
 /// What is charged of the payment now.
-async fn charge(tx: &mut PgConnection, locked: &LockedPayment, is_open: bool) -> Result<Charge, LedgerError> {
+async fn charge(tx: &mut Connection, locked: &LockedPayment, is_open: bool) -> Result<Charge, LedgerError> {
     let charged = postings(tx, locked).await?;
     Ok(Charge {
         bearer: charged.bearer(),
@@ -363,7 +363,7 @@ async fn charge(tx: &mut PgConnection, locked: &LockedPayment, is_open: bool) ->
 
 /// Posts escrow -> the bearer, with its line in the timeline and its event.
 async fn book(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     return_id: &ReturnId,
     amount_minor: i64,

@@ -143,7 +143,7 @@ impl Ledger {
         payment_id: &PaymentId,
         transfer_id: &str,
     ) -> Result<Option<String>, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         let recorded = sqlx::query_scalar!(
             "SELECT (array_agg(transfer_id ORDER BY attempt) FILTER (WHERE transfer_id IS NOT NULL))[1]

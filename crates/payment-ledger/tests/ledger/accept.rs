@@ -7,6 +7,7 @@ use futures::future::join_all;
 use payment_ledger::LedgerError;
 use payment_ledger::steps::accept::{AcceptOutcome, NewPayment, accept};
 use payment_protocol::SwitchProfile;
+use postgres_kit::Pool;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -42,7 +43,7 @@ async fn a_switch_profile_is_stored_once_and_never_changes(pool: PgPool) {
         NewPayment { profile: slower.clone(), ..bank.order("d") },
     ];
     for half in orders.chunks(2) {
-        let mut tx = bank.pool.begin().await.unwrap();
+        let mut tx = Pool::from(bank.pool.clone()).begin().await.unwrap();
         accept(&mut tx, half).await.unwrap();
         tx.commit().await.unwrap();
     }
@@ -75,7 +76,7 @@ async fn s0_1_a_repeated_acceptance_returns_the_first_answer(pool: PgPool) {
         response_body: b"another".to_vec(),
         ..bank.order("k")
     };
-    let mut tx = bank.pool.begin().await.unwrap();
+    let mut tx = Pool::from(bank.pool.clone()).begin().await.unwrap();
     let before =
         AcceptOutcome::Existing { request_hash: first.request_hash, response_body: first.response_body };
     assert_eq!(accept(&mut tx, slice::from_ref(&second)).await.unwrap(), [before]);
@@ -88,7 +89,7 @@ async fn s0_1_a_repeated_acceptance_returns_the_first_answer(pool: PgPool) {
 async fn a_rolled_back_acceptance_leaves_no_rows(pool: PgPool) {
     let bank = Bank::new(pool);
     let order = bank.order("k");
-    let mut tx = bank.pool.begin().await.unwrap();
+    let mut tx = Pool::from(bank.pool.clone()).begin().await.unwrap();
     assert_eq!(accept(&mut tx, slice::from_ref(&order)).await.unwrap(), [AcceptOutcome::New]);
     tx.rollback().await.unwrap();
     assert_eq!(
@@ -106,7 +107,7 @@ async fn r31_of_concurrent_acceptances_of_one_payment_one_is_new(
     let bank = Bank::with_connections(options, connect, 16).await;
     let order = bank.order("k");
     let outcomes = join_all((0..16).map(|_| async {
-        let mut tx = bank.pool.begin().await.unwrap();
+        let mut tx = Pool::from(bank.pool.clone()).begin().await.unwrap();
         let accepted = accept(&mut tx, slice::from_ref(&order)).await.unwrap().remove(0);
         tx.commit().await.unwrap();
         accepted
@@ -123,7 +124,7 @@ async fn a_payment_to_its_own_source_account_is_refused(pool: PgPool) {
     let bank = Bank::new(pool);
     let order = bank.order("k");
     let order = NewPayment { destination_account: order.source_account.clone(), ..order };
-    let mut tx = bank.pool.begin().await.unwrap();
+    let mut tx = Pool::from(bank.pool.clone()).begin().await.unwrap();
     let refused = accept(&mut tx, slice::from_ref(&order)).await.unwrap_err();
     assert!(matches!(refused, LedgerError::Refused(_)));
 }
@@ -143,7 +144,7 @@ async fn s0_1_each_payment_of_an_acceptance_batch_has_its_own_result(pool: PgPoo
             ..bank.order("k2")
         },
     ];
-    let mut tx = bank.pool.begin().await.unwrap();
+    let mut tx = Pool::from(bank.pool.clone()).begin().await.unwrap();
     let accepted = accept(&mut tx, &orders).await.unwrap();
     tx.commit().await.unwrap();
     let before =

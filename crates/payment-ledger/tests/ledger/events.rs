@@ -14,6 +14,7 @@ use payment_protocol::ids::PaymentId;
 use payment_protocol::port::{ReserveOutcome, SubmitProgress};
 use payment_protocol::rules::Bearer;
 use payment_protocol::{PaymentState, SwitchProfile};
+use postgres_kit::Pool;
 use serde_json::Value;
 use sqlx::PgPool;
 
@@ -183,7 +184,7 @@ async fn s3_6_notifications_recorded_together_belong_to_their_payments_in_order(
         new(&second.id, EventKind::TransferRejected, "not charged"),
         new(&first.id, EventKind::TransferSent, "debited"),
     ];
-    notify(&mut bank.pool.acquire().await.unwrap(), &notifications).await.unwrap();
+    notify(&mut Pool::from(bank.pool.clone()).acquire().await.unwrap(), &notifications).await.unwrap();
     let notified = async |p: &Sample| {
         let rows = bank.ledger.notifications(&p.id, 10).await.unwrap();
         rows.into_iter().map(|row| (row.kind, row.message)).collect::<Vec<_>>()
@@ -195,7 +196,9 @@ async fn s3_6_notifications_recorded_together_belong_to_their_payments_in_order(
     let nobody = PaymentId::new("pay_of_nobody").unwrap();
     let notifications =
         [new(&second.id, EventKind::TransferSent, "twice"), new(&nobody, EventKind::TransferSent, "x")];
-    let refused = notify(&mut bank.pool.acquire().await.unwrap(), &notifications).await.unwrap_err();
+    let refused = notify(&mut Pool::from(bank.pool.clone()).acquire().await.unwrap(), &notifications)
+        .await
+        .unwrap_err();
     assert!(refused.is_final(), "{refused}");
     assert_eq!(notified(&second).await.len(), 1);
 }

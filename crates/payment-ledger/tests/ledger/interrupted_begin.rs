@@ -1,6 +1,7 @@
 //! A caller that goes away while its transaction begins: the connection goes back to the pool without one.
 
 use futures::poll;
+use postgres_kit::Pool;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -13,7 +14,8 @@ async fn transaction_id(pool: &PgPool) -> i64 {
 async fn an_interrupted_begin_leaves_no_open_transaction(options: PgPoolOptions, connect: PgConnectOptions) {
     let pool = options.max_connections(1).connect_with(connect).await.unwrap();
     for polls in (1..2_000).step_by(13) {
-        let mut begin = Box::pin(postgres_kit::transaction::begin(&pool));
+        let limited = Pool::from(pool.clone());
+        let mut begin = Box::pin(limited.begin());
         for _ in 0..polls {
             if poll!(&mut begin).is_ready() {
                 break;

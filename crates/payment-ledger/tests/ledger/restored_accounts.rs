@@ -24,6 +24,7 @@ use payment_protocol::ids::SwitchName;
 use payment_protocol::port::DebitOutcome;
 use payment_protocol::profile::LateSettlement;
 use payment_protocol::rules::{AttemptRuling, NotSent};
+use postgres_kit::Pool;
 use sqlx::PgPool;
 
 /// A payment at a switch whose profile restores the customer at once, advanced to `stage`.
@@ -250,7 +251,7 @@ async fn i26_a_release_after_an_advance_pays_the_claim_and_not_the_customer(pool
 async fn i27_a_late_settlement_collects_from_the_customer_once(pool: PgPool) {
     let bank = Bank::new(pool);
     let claimed = async |switch: &str| {
-        let mut connection = bank.pool.acquire().await.unwrap();
+        let mut connection = Pool::from(bank.pool.clone()).acquire().await.unwrap();
         let switch = SwitchName::new(switch).unwrap();
         claims::open_minor(&mut connection, &switch, Currency::EUR).await.unwrap()
     };

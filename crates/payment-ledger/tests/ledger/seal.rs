@@ -10,8 +10,9 @@ use payment_ledger::LedgerError;
 use payment_ledger::accounts::{InternalAccount, internal_balance};
 use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use payment_ledger::steps::accept::NewPayment;
+use postgres_kit::{Connection, Pool};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Executor as _, PgConnection, PgPool};
+use sqlx::{Executor as _, PgPool};
 
 /// Seals all waiting entries in batches of `size`; returns their number.
 async fn seal_all(bank: &Bank, size: i64) -> usize {
@@ -33,7 +34,7 @@ async fn assert_all_sealed(bank: &Bank) {
 }
 
 /// Internal balances from the ledger, and as the sum of all entries, on one connection.
-async fn balances(connection: &mut PgConnection) -> Vec<(String, i64, i64)> {
+async fn balances(connection: &mut Connection) -> Vec<(String, i64, i64)> {
     let mut balances = vec![];
     for account in [InternalAccount::Holding, InternalAccount::Escrow, InternalAccount::Funding] {
         let reported = internal_balance(&mut *connection, account, Currency::EUR).await.unwrap();
@@ -100,7 +101,7 @@ async fn r36_a_journal_entry_committed_late_is_sealed_next(pool: PgPool) {
     };
     bank.open("purse-late", 0).await;
     bank.open("purse-soon", 0).await;
-    let mut late = bank.pool.begin().await.unwrap();
+    let mut late = Pool::from(bank.pool.clone()).begin().await.unwrap();
     late.execute(sqlx::AssertSqlSafe(fund("late"))).await.unwrap();
     bank.sql(&fund("soon")).await;
     assert_eq!(seal_all(&bank, 10).await, 1, "expected only the committed entry");
@@ -143,7 +144,7 @@ async fn r34_r36_balances_are_exact_with_64_writers_and_3_sealers(
     let reader = async {
         let mut samples = 0;
         while writing.load(Ordering::Relaxed) {
-            let mut snapshot = bank.pool.begin().await.unwrap();
+            let mut snapshot = Pool::from(bank.pool.clone()).begin().await.unwrap();
             snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await.unwrap();
             for (account, reported, summed) in balances(&mut snapshot).await {
                 assert_eq!(reported, summed, "{account}");
@@ -169,7 +170,7 @@ async fn r36_a_killed_sealer_leaves_no_partial_batch(options: PgPoolOptions, con
     let bank = Bank::with_connections(options, connect, 4).await;
     bank.payment_at(Stage::Settled, "k").await;
     // The lock blocks the sealer after it has inserted the seals and before it inserts the batch.
-    let mut lock = bank.pool.begin().await.unwrap();
+    let mut lock = Pool::from(bank.pool.clone()).begin().await.unwrap();
     lock.execute("LOCK TABLE seal_batches IN SHARE ROW EXCLUSIVE MODE").await.unwrap();
     let killer = async {
         let deadline = Instant::now() + Duration::from_secs(30);

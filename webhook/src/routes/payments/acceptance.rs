@@ -13,9 +13,9 @@ use payment_ledger::{LedgerError, access::api_keys, accounts, claims};
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{PaymentId, SwitchName, TxId};
 use payment_protocol::money::format_major;
+use postgres_kit::Connection;
 use serde::Serialize;
 use service_kit::problem::Problem;
-use sqlx::PgConnection;
 use switch_client::CheckedSwitches;
 use trace_kit::TraceParent;
 use utoipa::ToSchema;
@@ -98,7 +98,7 @@ impl BatchEffect for PaymentAcceptance {
 
     async fn apply(
         &self,
-        tx: &mut PgConnection,
+        tx: &mut Connection,
         claimed_at: Timestamp,
         requests: &[&AcceptanceRequest],
     ) -> Result<Vec<EffectOutcome<Problem>>, AcceptanceError> {
@@ -163,7 +163,7 @@ impl PaymentAcceptance {
     /// The switches and currencies of these requests whose open claims of the bank have reached their limit.
     async fn claims_exhausted(
         &self,
-        tx: &mut PgConnection,
+        tx: &mut Connection,
         requests: &[&AcceptanceRequest],
     ) -> Result<HashSet<(&SwitchName, Currency)>, AcceptanceError> {
         let limited: HashMap<_, _> = requests

@@ -19,8 +19,8 @@ use outbound_webhooks::secret::MasterKey;
 use outbound_webhooks::target::Target;
 use payment_ledger::access::api_keys::Caller;
 use payment_ledger::events::EventKind;
+use postgres_kit::Connection;
 use service_kit::problem::Problem;
-use sqlx::PgConnection;
 
 use crate::app::App;
 use crate::error::{ApiError, excerpt, webhooks_not_configured};
@@ -46,7 +46,7 @@ fn endpoint_id(text: &str) -> Result<EndpointId, ApiError> {
 }
 
 /// The endpoint, if it belongs to the caller's tenant.
-async fn find(connection: &mut PgConnection, caller: &Caller, id: &EndpointId) -> Result<Endpoint, ApiError> {
+async fn find(connection: &mut Connection, caller: &Caller, id: &EndpointId) -> Result<Endpoint, ApiError> {
     let endpoint = endpoints::get(connection, EndpointScope::Tenant(caller.tenant.as_str()), id).await?;
     endpoint.ok_or_else(|| not_found(id.as_str()))
 }

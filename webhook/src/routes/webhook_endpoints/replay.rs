@@ -1,6 +1,7 @@
 //! `POST /api/v1/webhook-endpoints/{endpoint_id}/deliveries/{event_id}/replay`: delivers one event again.
 
 use openapi_kit::ProblemDocument;
+use postgres_kit::Connection;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -14,7 +15,6 @@ use outbound_webhooks::endpoints::EndpointStatus;
 use payment_ledger::access::api_keys::Caller;
 use serde::Serialize;
 use service_kit::problem::{Path, Problem};
-use sqlx::PgConnection;
 use utoipa::ToSchema;
 
 use super::{endpoint_id, find};
@@ -89,7 +89,7 @@ pub(crate) async fn replay_webhook_delivery(
 
 /// Refuses a disabled endpoint, at which a replayed delivery would stay pending.
 pub(super) async fn require_active(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     caller: &Caller,
     id: &EndpointId,
 ) -> Result<(), ApiError> {

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::Request;
 use futures::future::join_all;
 use idempotency::{ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyOptions, KeyScope};
+use postgres_kit::Pool;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
@@ -64,7 +65,7 @@ async fn s4_1_an_idempotency_key_in_use_is_answered_409_with_retry_after(pool: P
     let api = Api::new(pool).await;
     let key = IdempotencyKey::parse(b"k").unwrap();
     let scope = KeyScope { tenant: "acme", client: "shop", key: &key };
-    let mut holder = api.pool.begin().await.unwrap();
+    let mut holder = Pool::from(api.pool.clone()).begin().await.unwrap();
     let request = Fingerprint::of("acme", "POST", PAYMENTS, b"another");
     let outcome =
         idempotency::claim(&mut holder, &scope, &request, &IdempotencyOptions::default()).await.unwrap();

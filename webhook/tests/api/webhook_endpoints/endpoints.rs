@@ -1,6 +1,7 @@
 //! Creation, update and deletion of endpoints.
 
 use outbound_webhooks::{EndpointId, endpoints};
+use postgres_kit::Pool;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -115,7 +116,7 @@ async fn a_webhook_endpoint_is_updated_unless_an_operator_disabled_it(pool: PgPo
     assert_eq!(change("c3", json!({"status": "active"})).await.json["status"], "active");
     change("c4", json!({"status": "unknown"})).await.assert_problem(422, "invalid_status", "unknown");
 
-    let mut connection = api.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(api.pool.clone()).acquire().await.unwrap();
     assert!(endpoints::disable_as_operator(&mut connection, &id(&endpoint), "ann: a flood").await.unwrap());
     let refused = change("c5", json!({"status": "active", "url": HOOK})).await;
     refused.assert_problem(409, "disabled_by_operator", "enabled by its tenant");

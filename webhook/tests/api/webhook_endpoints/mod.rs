@@ -6,6 +6,7 @@ mod endpoints;
 mod secrets;
 
 use outbound_webhooks::{EndpointId, WebhookEvent, fan_out};
+use postgres_kit::Pool;
 use serde_json::{Value, json};
 
 use crate::support::{ACME, Api};
@@ -46,7 +47,7 @@ impl Api {
             data: &data,
             trace_parent: None,
         };
-        let mut connection = self.pool.acquire().await.unwrap();
+        let mut connection = Pool::from(self.pool.clone()).acquire().await.unwrap();
         fan_out(&mut connection, &[message]).await.unwrap();
     }
 

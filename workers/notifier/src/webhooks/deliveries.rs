@@ -4,8 +4,8 @@
 use outbound_webhooks::{FanOutError, WebhookEvent, fan_out};
 use outbox::Event;
 use outbox::consume::{EffectError, EventEffect, ReceivedEvent};
+use postgres_kit::Connection;
 use serde::Deserialize as _;
-use sqlx::PgConnection;
 
 /// Writes the deliveries of events.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ struct TenantOfEvent<'a> {
 }
 
 impl EventEffect for WriteDeliveries {
-    async fn apply(&self, tx: &mut PgConnection, events: &[&ReceivedEvent]) -> Result<(), EffectError> {
+    async fn apply(&self, tx: &mut Connection, events: &[&ReceivedEvent]) -> Result<(), EffectError> {
         let webhook_events: Result<Vec<_>, EffectError> = events.iter().copied().map(webhook_event).collect();
         match fan_out(tx, &webhook_events?).await {
             Ok(_) => Ok(()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use outbound_webhooks::{CheckedOutboundWebhooks, DeliverySender, WebhooksError, measure, retention};
 use outbox::nats::{Broker, Consumer, ConsumerOptions};
-use sqlx::PgPool;
+use postgres_kit::Pool;
 use tokio_util::sync::CancellationToken;
 
 use self::deliveries::WriteDeliveries;
@@ -18,7 +18,7 @@ const LOG_EVERY: u32 = 12;
 
 /// The consumer and the sender of outbound webhooks.
 pub(crate) struct Webhooks {
-    pool: PgPool,
+    pool: Pool,
     consumer: Consumer<WriteDeliveries>,
     /// The sender; `None` without a master key: deliveries stay pending.
     sender: Option<DeliverySender>,
@@ -31,7 +31,7 @@ impl Webhooks {
     /// # Errors
     /// The HTTP client could not be built.
     pub(crate) fn new(
-        pool: PgPool,
+        pool: Pool,
         broker: Broker,
         consumer: ConsumerOptions,
         options: &CheckedOutboundWebhooks,

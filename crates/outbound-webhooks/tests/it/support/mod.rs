@@ -12,6 +12,7 @@ use outbound_webhooks::target::Target;
 use outbound_webhooks::{
     CheckedOutboundWebhooks, DeliverySender, EndpointId, OutboundWebhooksOptions, WebhookEvent, fan_out,
 };
+use postgres_kit::Pool;
 use serde_json::json;
 use sqlx::PgPool;
 use tokio::task::JoinHandle;
@@ -82,7 +83,7 @@ impl TestWebhooks {
         let target = Target::parse(url, &self.options.rules).unwrap();
         let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
         let new = NewEndpoint { tenant, target: &target, kinds: &kinds };
-        let mut tx = self.pool.begin().await.unwrap();
+        let mut tx = Pool::from(self.pool.clone()).begin().await.unwrap();
         let outcome =
             endpoints::create(&mut tx, master_key(&self.options), new, self.options.endpoints_max).await;
         tx.commit().await.unwrap();
@@ -102,20 +103,20 @@ impl TestWebhooks {
             data: &json!({"amount": "12.50"}),
             trace_parent: None,
         };
-        let mut tx = self.pool.begin().await.unwrap();
+        let mut tx = Pool::from(self.pool.clone()).begin().await.unwrap();
         let deliveries = fan_out(&mut tx, &[event]).await.unwrap();
         tx.commit().await.unwrap();
         deliveries
     }
 
     pub(crate) async fn read(&self, id: &EndpointId) -> Endpoint {
-        let mut connection = self.pool.acquire().await.unwrap();
+        let mut connection = Pool::from(self.pool.clone()).acquire().await.unwrap();
         endpoints::get(&mut connection, EndpointScope::All, id).await.unwrap().unwrap()
     }
 
     /// Deliveries of an endpoint, newest first.
     pub(crate) async fn deliveries(&self, id: &EndpointId) -> Vec<Delivery> {
-        let mut connection = self.pool.acquire().await.unwrap();
+        let mut connection = Pool::from(self.pool.clone()).acquire().await.unwrap();
         deliveries::list(&mut connection, id, DeliveryFilter::default(), 1_000).await.unwrap()
     }
 
@@ -155,7 +156,7 @@ impl TestWebhooks {
     }
 
     pub(crate) fn sender_over(&self, pool: PgPool, options: CheckedOutboundWebhooks) -> RunningSender {
-        let sender = DeliverySender::new(pool, master_key(&options).clone(), &options).unwrap();
+        let sender = DeliverySender::new(pool.into(), master_key(&options).clone(), &options).unwrap();
         let stop = CancellationToken::new();
         let stopping = stop.clone();
         RunningSender { stop, task: tokio::spawn(async move { sender.run(&stopping).await }) }

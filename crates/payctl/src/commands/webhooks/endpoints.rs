@@ -42,7 +42,7 @@ pub(super) async fn show(
     out: &mut Output<'_>,
 ) -> anyhow::Result<CommandOutcome> {
     let ledger = database.ledger().await?;
-    let endpoint = read_endpoint(&mut *ledger.pool().acquire().await?, id).await?;
+    let endpoint = read_endpoint(&mut ledger.pool().acquire().await?, id).await?;
     match json {
         true => out.write_json(&document(&endpoint))?,
         false => out.write_line(fields(&endpoint))?,

@@ -9,8 +9,8 @@ use outbound_webhooks::EndpointId;
 use outbound_webhooks::deliveries::DeliveryState;
 use outbound_webhooks::endpoints::{Endpoint, EndpointScope, get};
 use payment_protocol::ids::TenantId;
+use postgres_kit::Connection;
 use serde_json::json;
-use sqlx::PgConnection;
 
 use crate::database::DatabaseArgs;
 use crate::operator_api::{ReasonArgs, SessionArgs};
@@ -150,7 +150,7 @@ pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Resul
     Ok(CommandOutcome::Success)
 }
 
-async fn read_endpoint(connection: &mut PgConnection, id: &EndpointId) -> anyhow::Result<Endpoint> {
+async fn read_endpoint(connection: &mut Connection, id: &EndpointId) -> anyhow::Result<Endpoint> {
     let endpoint = get(connection, EndpointScope::All, id).await?;
     endpoint.with_context(|| unknown(id))
 }

@@ -6,8 +6,8 @@
 use std::io;
 use std::time::Duration;
 
-use postgres_kit::timeout::timed_out;
-use sqlx::{PgExecutor, PgPool};
+use postgres_kit::Pool;
+use sqlx::PgExecutor;
 use tokio::sync::oneshot;
 
 use super::{ActiveKey, caller, key_id, scopes};
@@ -47,7 +47,7 @@ impl Ledger {
 impl KeyLookups {
     /// Looks the key up in the next statement. An error says why the database did not answer; `None`: a key of that statement cannot be
     /// read.
-    async fn look_up(&self, pool: &PgPool, key_hash: &[u8]) -> Option<Result<Option<ActiveKey>, String>> {
+    async fn look_up(&self, pool: &Pool, key_hash: &[u8]) -> Option<Result<Option<ActiveKey>, String>> {
         let (reply, key) = oneshot::channel();
         if let Some(batches) = self.queue.push(WaitingLookup { key_hash: key_hash.to_vec(), reply }) {
             tokio::spawn(run(pool.clone(), batches));
@@ -57,7 +57,7 @@ impl KeyLookups {
 }
 
 /// Looks keys up until no lookup waits. If the task ends early, each waiting caller looks up by itself.
-async fn run(pool: PgPool, mut batches: Batches<WaitingLookup>) {
+async fn run(pool: Pool, mut batches: Batches<WaitingLookup>) {
     while let Some(waiting) = batches.next(std::mem::take) {
         let mut hashes: Vec<&[u8]> = waiting.iter().map(|lookup| &*lookup.key_hash).collect();
         hashes.sort_unstable();
@@ -81,14 +81,11 @@ async fn run(pool: PgPool, mut batches: Batches<WaitingLookup>) {
 
 /// As [`active_keys`], within [`TIMEOUT`].
 async fn active_keys_in_time(
-    pool: &PgPool,
+    pool: &Pool,
     key_hashes: &[&[u8]],
 ) -> Result<Vec<(Vec<u8>, ActiveKey)>, LedgerError> {
-    let mut connection = pool.acquire().await?;
-    match tokio::time::timeout(TIMEOUT, active_keys(&mut *connection, key_hashes)).await {
-        Ok(keys) => keys,
-        Err(_) => Err(timed_out(&mut connection).into()),
-    }
+    let keys = tokio::time::timeout(TIMEOUT, active_keys(pool, key_hashes));
+    keys.await.unwrap_or(Err(postgres_kit::unanswered().into()))
 }
 
 /// The active ones of some keys, with their hashes.

@@ -155,7 +155,7 @@ impl Ledger {
         login: &OperatorLogin,
     ) -> Result<ChangeOperatorOutcome, LedgerError> {
         let (password, identity) = (login.password(), login.identity());
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         if let Some(identity) = identity {
             let other = sqlx::query_scalar!(
                 "SELECT name FROM operators WHERE (oidc_issuer, oidc_subject) = ($2, $3) AND name <> $1",
@@ -192,7 +192,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`].
     pub async fn disable_operator(&self, name: &str) -> Result<ChangeOperatorOutcome, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         let changed = sqlx::query!(
             "UPDATE operators SET disabled_at = coalesce(disabled_at, clock_timestamp()) WHERE name = $1",
             name,
@@ -251,7 +251,7 @@ fn identity(
     Ok(Some(identity))
 }
 
-async fn end_sessions(tx: &mut sqlx::PgConnection, name: &str) -> Result<(), LedgerError> {
+async fn end_sessions(tx: &mut postgres_kit::Connection, name: &str) -> Result<(), LedgerError> {
     sqlx::query!(
         "UPDATE operator_sessions SET ended_at = clock_timestamp() WHERE operator = $1 AND ended_at IS NULL",
         name

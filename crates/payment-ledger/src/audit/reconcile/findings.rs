@@ -58,7 +58,7 @@ impl Ledger {
             findings.iter().map(|finding| replace_nul(&finding.origin).into_owned()).collect();
         let details: Vec<String> =
             findings.iter().map(|finding| replace_nul(&finding.detail).into_owned()).collect();
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         // Concurrent runs would each find no exception and open one.
         sqlx::query!("SELECT pg_advisory_xact_lock(hashtext('payment-ledger findings'))")
             .execute(&mut *tx)

@@ -74,7 +74,7 @@ impl Ledger {
         &self,
         window_s: Option<i64>,
     ) -> Result<(ReconciliationRunId, Option<ReconciliationWindow>), LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
         let window = match window_s {
             Some(seconds) => Some(window::window(&mut tx, seconds).await?),
@@ -181,7 +181,7 @@ impl Ledger {
         run: ReconciliationRunId,
         report: &serde_json::Value,
     ) -> Result<(), LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         sqlx::query!("DELETE FROM running_workflows WHERE reconciliation_id = $1", run.0)
             .execute(&mut *tx)
             .await?;

@@ -39,7 +39,7 @@ impl Ledger {
             page.iter().map(|line| line.finished_at.to_sqlx()).collect();
         let return_ids: Vec<Option<&str>> =
             page.iter().map(|line| line.return_id.as_ref().map(ReturnId::as_str)).collect();
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         let new = sqlx::query!(
             "INSERT INTO statement_lines (switch, cursor, transfer_id, reference, status, amount_minor, currency, finished_at, return_id)
              SELECT $1, line.* FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],

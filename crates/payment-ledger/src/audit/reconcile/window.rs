@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use jiff::SignedDuration;
 use jiff_sqlx::ToSqlx as _;
 use payment_protocol::ids::PaymentId;
+use postgres_kit::Connection;
 use serde::{Deserialize, Serialize};
-use sqlx::PgConnection;
 
 use super::ReconciliationRunId;
 use crate::stored_id::read_id;
@@ -59,7 +59,7 @@ const LISTED_AT_ONCE: i64 = 10_000;
 const NUMBERED_BEFORE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The window of this many seconds that ends now.
-pub(super) async fn window(tx: &mut PgConnection, seconds: i64) -> Result<ReconciliationWindow, LedgerError> {
+pub(super) async fn window(tx: &mut Connection, seconds: i64) -> Result<ReconciliationWindow, LedgerError> {
     let since = sqlx::query_scalar!(
         r#"SELECT clock_timestamp() - $1 * interval '1 second' AS "since!: jiff_sqlx::Timestamp""#,
         seconds as f64
@@ -92,7 +92,7 @@ pub(super) async fn window(tx: &mut PgConnection, seconds: i64) -> Result<Reconc
 
 /// The last journal entry before `time`, by bisection: the entries have no index by their time, and are in its order.
 async fn last_entry_before(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     time: jiff::Timestamp,
     last_entry_id: i64,
 ) -> Result<i64, LedgerError> {
@@ -117,7 +117,7 @@ async fn last_entry_before(
 
 /// Lists what is open, unless it was reserved in the window.
 pub(super) async fn list(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     run: ReconciliationRunId,
     window: &ReconciliationWindow,
 ) -> Result<(), LedgerError> {

@@ -1,8 +1,8 @@
 //! The chain over the audit log: each entry is a link, since operators act seldom. Sealed after its commit, as the journal is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use postgres_kit::Connection;
 
-use sqlx::PgConnection;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::chain::SealedAuditEntry;
 use super::verify::VerificationReport;
@@ -75,7 +75,7 @@ impl Ledger {
 }
 
 /// The entries with these numbers that exist.
-async fn entries(tx: &mut PgConnection, ids: &[i64]) -> Result<BTreeMap<i64, SealedAuditEntry>, LedgerError> {
+async fn entries(tx: &mut Connection, ids: &[i64]) -> Result<BTreeMap<i64, SealedAuditEntry>, LedgerError> {
     let entries = sqlx::query_as!(
         SealedAuditEntry,
         "SELECT entry_id, recorded_at, operator, reason, login, address, program, object, subject, action,
@@ -91,7 +91,7 @@ async fn entries(tx: &mut PgConnection, ids: &[i64]) -> Result<BTreeMap<i64, Sea
 /// Recomputes the chain from the audit log, and finds entries that are neither sealed nor about to be. Takes the heads that the chain
 /// contains out of `missing`.
 pub(super) async fn verify(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     verified: &mut VerificationReport,
     missing: &mut BTreeSet<SealHash>,
 ) -> Result<(), LedgerError> {
@@ -143,7 +143,7 @@ pub(super) async fn verify(
 }
 
 /// Counts the entries that are to be sealed, and finds those that are not in the books as they should be.
-async fn find_unsealed(tx: &mut PgConnection, verified: &mut VerificationReport) -> Result<(), LedgerError> {
+async fn find_unsealed(tx: &mut Connection, verified: &mut VerificationReport) -> Result<(), LedgerError> {
     verified.audit_log_unsealed =
         sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM audit_log_unsealed"#)
             .fetch_one(&mut *tx)

@@ -18,7 +18,7 @@ pub mod verify;
 
 use chain::{HashLink, SealedEntry};
 pub use chain::{SealHash, SealHashError};
-use sqlx::{PgConnection, Postgres, Transaction};
+use postgres_kit::{Connection, Transaction};
 
 use crate::{Ledger, LedgerError};
 
@@ -83,8 +83,8 @@ impl Ledger {
     }
 
     /// A transaction with the sealer's lock; `None` while another sealer has it.
-    async fn lock_sealer(&self) -> Result<Option<Transaction<'_, Postgres>>, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+    async fn lock_sealer(&self) -> Result<Option<Transaction>, LedgerError> {
+        let mut tx = self.pool.begin().await?;
         let has_lock =
             sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock($1) AS "has_lock!""#, SEALER_LOCK)
                 .fetch_one(&mut *tx)
@@ -95,7 +95,7 @@ impl Ledger {
 
 /// Gives the sealer's lock back before it returns: a dropped transaction keeps it until the pool has rolled it back, and the next
 /// call would find another sealer at work.
-async fn nothing_to_seal(tx: Transaction<'_, Postgres>) -> Result<SealOutcome, LedgerError> {
+async fn nothing_to_seal(tx: Transaction) -> Result<SealOutcome, LedgerError> {
     tx.rollback().await?;
     Ok(SealOutcome::NothingToSeal)
 }
@@ -110,7 +110,7 @@ impl SealOutcome {
 /// Unsealed entries that exist. An entry deleted from the journal before it was sealed stays in `journal_unsealed`, where
 /// [`verify`] reports it, and does not block the others. LATERAL and LIMIT here and wherever unsealed entries are read: whatever the
 /// statistics say, the journal is read by its key, and not all of it.
-async fn unsealed_entries(tx: &mut PgConnection, size: BatchSize) -> Result<Vec<SealedEntry>, LedgerError> {
+async fn unsealed_entries(tx: &mut Connection, size: BatchSize) -> Result<Vec<SealedEntry>, LedgerError> {
     let entries = sqlx::query_as!(
         SealedEntry,
         "SELECT j.entry_id, j.operation_key, j.payment_id, j.kind, j.debit_account, j.credit_account, j.amount_minor,
@@ -125,7 +125,7 @@ async fn unsealed_entries(tx: &mut PgConnection, size: BatchSize) -> Result<Vec<
 }
 
 /// The last link; before the first batch, the empty head.
-async fn head(tx: &mut PgConnection) -> Result<Head, LedgerError> {
+async fn head(tx: &mut Connection) -> Result<Head, LedgerError> {
     let row = sqlx::query!("SELECT batch, last_position, hash FROM seal_batches ORDER BY batch DESC LIMIT 1")
         .fetch_optional(tx)
         .await?;
@@ -145,7 +145,7 @@ fn stored_hash(id: String, hash: &[u8]) -> Result<SealHash, LedgerError> {
 
 /// Appends the entries to the chain after `head`.
 async fn append(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     head: &Head,
     entries: &[SealedEntry],
     ids: &[i64],
@@ -184,7 +184,7 @@ async fn append(
 }
 
 /// Adds the entries sealed after `position`, those with these ids, to the sealed balances and hours.
-async fn roll_forward(tx: &mut PgConnection, position: i64, ids: &[i64]) -> Result<(), LedgerError> {
+async fn roll_forward(tx: &mut Connection, position: i64, ids: &[i64]) -> Result<(), LedgerError> {
     sqlx::query!(
         "WITH moved AS (
              SELECT e.account_id, date_trunc('hour', j.posted_at, 'UTC') AS hour, e.minor, $1 + s.ordinal AS position

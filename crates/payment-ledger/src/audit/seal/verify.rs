@@ -2,8 +2,10 @@
 //! bounded memory, without any change.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use sqlx::{Executor as _, PgConnection, PgPool, Postgres, Transaction};
+use postgres_kit::{Connection, Pool, Transaction};
+use sqlx::Executor as _;
 
 use super::chain::{HashLink, SealedEntry};
 use super::checks::{ENTRY_CHECKS, SUM_CHECKS, VIOLATIONS_MAX};
@@ -18,6 +20,8 @@ const BATCHES_AT_ONCE: i64 = 1_000;
 const FINDINGS_MAX: usize = 1_000;
 /// Timeout of one statement: some read the whole journal.
 const STATEMENT_TIMEOUT: &str = "SET LOCAL statement_timeout = '15min'";
+/// The same on this side of the connection.
+const STATEMENT_LIMIT: Duration = Duration::from_secs(16 * 60);
 
 /// One violation of the ledger's consistency.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,16 +159,17 @@ impl Ledger {
 }
 
 /// A snapshot of the database, without the right to change it.
-async fn snapshot(pool: &PgPool) -> Result<Transaction<'_, Postgres>, LedgerError> {
-    let mut tx = postgres_kit::transaction::begin(pool).await?;
+async fn snapshot(pool: &Pool) -> Result<Transaction, LedgerError> {
+    let mut tx = pool.begin().await?;
     tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     tx.execute(STATEMENT_TIMEOUT).await?;
+    tx.set_statement_limit(STATEMENT_LIMIT);
     Ok(tx)
 }
 
 /// Verifies the chain and the books. Takes the heads that the chain contains out of `missing`.
 async fn verify_journal(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     missing: &mut BTreeSet<SealHash>,
 ) -> Result<VerificationReport, LedgerError> {
     let mut verified = count_unsealed(tx).await?;
@@ -177,7 +182,7 @@ async fn verify_journal(
     Ok(verified)
 }
 
-async fn count_unsealed(tx: &mut PgConnection) -> Result<VerificationReport, LedgerError> {
+async fn count_unsealed(tx: &mut Connection) -> Result<VerificationReport, LedgerError> {
     let unsealed =
         sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM journal_unsealed"#).fetch_one(tx).await?;
     Ok(VerificationReport { unsealed, ..VerificationReport::default() })
@@ -185,7 +190,7 @@ async fn count_unsealed(tx: &mut PgConnection) -> Result<VerificationReport, Led
 
 /// Checks each entry after this one.
 async fn check_entries(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     verified: &mut VerificationReport,
     after_entry_id: i64,
 ) -> Result<(), LedgerError> {
@@ -202,7 +207,7 @@ fn limit() -> i64 {
 
 /// Walks the chain after the batch `before`. Takes the heads that it contains out of `missing`.
 async fn walk(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     verified: &mut VerificationReport,
     mut before: Batch,
     missing: &mut BTreeSet<SealHash>,
@@ -247,7 +252,7 @@ async fn walk(
 type Content = BTreeMap<i64, (Seal, Option<SealedEntry>)>;
 
 /// Seals and entries of consecutive batches, at most [`BatchSize::MAX`] entries.
-async fn content(tx: &mut PgConnection, chunk: &[Batch]) -> Result<Content, LedgerError> {
+async fn content(tx: &mut Connection, chunk: &[Batch]) -> Result<Content, LedgerError> {
     let plausible = || chunk.iter().filter(|batch| batch.entries().is_some());
     let from: Vec<i64> = plausible().map(|batch| batch.first_position).collect();
     let to: Vec<i64> = plausible().map(|batch| batch.last_position).collect();

@@ -9,7 +9,7 @@ use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::rules::{self, DebitByDecisionRuling, DecisionRefusal, ReleaseByDecisionRuling};
 use payment_protocol::state::FinalState;
 use payment_protocol::{PaymentState, keys};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use super::{DecisionStatus, charge, rows};
 use crate::row_lock::{LockedPayment, lock_payment};
@@ -164,7 +164,7 @@ enum DecisionReadiness {
 }
 
 async fn readiness(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     decision_id: &DecisionId,
     action: Action,
@@ -181,7 +181,7 @@ async fn readiness(
 }
 
 async fn close_as_ended(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     decision_id: &DecisionId,
     end: FinalState,
@@ -208,7 +208,7 @@ async fn write_final_status(
 }
 
 async fn close(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     decision_id: &DecisionId,
     outcome: &DecisionOutcome,

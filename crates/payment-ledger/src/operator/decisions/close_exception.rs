@@ -3,7 +3,7 @@
 use payment_protocol::action::{Correction, OperatorAction};
 use payment_protocol::exception::ExceptionKind;
 use payment_protocol::ids::DecisionId;
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use super::correct;
 use super::rows::{self, is_same_operator, validate_operator_and_reason};
@@ -76,7 +76,7 @@ impl Ledger {
 }
 
 async fn repeated_close(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     exception_id: i64,
     by: &str,
     reason: &str,

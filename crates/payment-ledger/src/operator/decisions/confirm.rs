@@ -3,7 +3,7 @@
 use payment_protocol::action::OperatorAction;
 use payment_protocol::decision::Decision;
 use payment_protocol::ids::{DecisionId, PaymentId};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use super::correct;
 use super::propose::check_allowed;
@@ -105,7 +105,7 @@ impl Ledger {
 }
 
 /// Of an attacker's or a forgotten proposal, the confirmation would be the only look.
-async fn check_proposal(tx: &mut PgConnection, decision: &DecisionView) -> Result<(), DecideError> {
+async fn check_proposal(tx: &mut Connection, decision: &DecisionView) -> Result<(), DecideError> {
     let proposal = sqlx::query!(
         r#"SELECT may_propose_no_more(proposed_by) AS "is_barred!", is_old_proposal(proposed_at) AS "is_old!"
            FROM decisions WHERE decision_id = $1"#,
@@ -124,7 +124,7 @@ async fn check_proposal(tx: &mut PgConnection, decision: &DecisionView) -> Resul
 
 /// A decision with its payment, read under the payment's lock.
 async fn lock_decision(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     decision_id: &DecisionId,
 ) -> Result<(DecisionView, LockedPayment), DecideError> {
     let unknown = || DecisionRefusedError::UnknownDecision(decision_id.clone());
@@ -146,7 +146,7 @@ async fn lock_decision(
 
 /// The answer to the first confirmation, for its repeat.
 async fn repeated_outcome(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     decision: DecisionView,
 ) -> Result<ConfirmOutcome, DecideError> {
@@ -162,7 +162,7 @@ async fn repeated_outcome(
 }
 
 async fn record_confirmation(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     decision: &DecisionView,
     by: &str,

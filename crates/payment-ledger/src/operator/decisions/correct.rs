@@ -8,7 +8,7 @@ use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::keys;
 use payment_protocol::returns::Charged;
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use super::{DecideError, DecisionRefusedError, DecisionStatus, rows};
 use crate::accounts::{self, InternalAccount, JournalPosting};
@@ -21,7 +21,7 @@ use crate::{LedgerError, claims, writes};
 
 /// The ended payment of an open exception, under its lock.
 pub(super) async fn lock_ended_payment(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     exception_id: i64,
 ) -> Result<LockedPayment, DecideError> {
     let Some(locked) = lock_exception(tx, exception_id).await? else {
@@ -35,7 +35,7 @@ pub(super) async fn lock_ended_payment(
 
 /// Locks the payment of an open exception, and the exception; `None` if the exception has no payment.
 pub(super) async fn lock_exception(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     exception_id: i64,
 ) -> Result<Option<LockedPayment>, DecideError> {
     let unknown = || DecisionRefusedError::UnknownException(exception_id);
@@ -66,7 +66,7 @@ pub(super) async fn lock_exception(
 
 /// Whether the correction is allowed now.
 pub(super) async fn check_allowed(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     correction: Correction,
 ) -> Result<(), DecideError> {
@@ -92,7 +92,7 @@ pub(super) async fn check_allowed(
 }
 
 /// Whether the money is known to have come back. The switch's statement, or an operator, may know better than its report.
-async fn is_returned(tx: &mut PgConnection, locked: &LockedPayment) -> Result<bool, LedgerError> {
+async fn is_returned(tx: &mut Connection, locked: &LockedPayment) -> Result<bool, LedgerError> {
     if locked.facts.final_status != Some(FinalStatus::Returned) {
         return Ok(false);
     }
@@ -176,7 +176,7 @@ pub(super) async fn book(
 
 /// Closes an exception by a decision.
 pub(super) async fn close_exception(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     exception_id: i64,
     decision_id: &DecisionId,
 ) -> Result<(), LedgerError> {

@@ -2,7 +2,7 @@
 
 use payment_protocol::exception::ExceptionKind;
 use payment_protocol::ids::PaymentId;
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use super::propose::as_decide_error;
 use super::rows::validate_operator_and_reason;
@@ -46,10 +46,7 @@ impl Ledger {
     }
 }
 
-async fn open_exception_of(
-    tx: &mut PgConnection,
-    payment_id: &PaymentId,
-) -> Result<Option<i64>, LedgerError> {
+async fn open_exception_of(tx: &mut Connection, payment_id: &PaymentId) -> Result<Option<i64>, LedgerError> {
     Ok(sqlx::query_scalar!(
         "SELECT exception_id FROM exceptions WHERE kind = $1 AND origin = $2 AND closed_at IS NULL",
         KIND.as_str(),

@@ -3,7 +3,7 @@
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::{Action, Decision};
 use payment_protocol::ids::{DecisionId, PaymentId};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use super::correct;
 use super::rows::{self, NewDecision, checked_text, is_same_operator, validate_operator_and_reason};
@@ -106,7 +106,7 @@ impl Ledger {
 
 /// Whether `action` is allowed now: the payment needs an operator, for a reason that allows it.
 pub(super) async fn check_allowed(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     action: Action,
 ) -> Result<(), DecideError> {
@@ -131,7 +131,7 @@ pub(super) async fn check_allowed(
 
 /// Inserts the proposal, or finds the same one open. Returns whether it was inserted now.
 async fn find_or_insert(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     locked: &LockedPayment,
     new: &NewDecision<'_>,
 ) -> Result<(DecisionId, bool), DecideError> {

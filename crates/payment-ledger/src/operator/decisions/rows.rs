@@ -5,8 +5,8 @@ use payment_protocol::action::OperatorAction;
 use payment_protocol::decision::{Decision, DecisionOutcome};
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
+use postgres_kit::Connection;
 use postgres_kit::text::replace_nul;
-use sqlx::PgConnection;
 
 use super::{DecisionRefusedError, DecisionStatus, DecisionView};
 use crate::transaction::LedgerTransaction;
@@ -89,7 +89,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`].
     pub async fn decision(&self, decision_id: &DecisionId) -> Result<Option<DecisionView>, LedgerError> {
-        find(&mut *self.pool.acquire().await?, decision_id).await
+        find(&mut self.pool.acquire().await?, decision_id).await
     }
 
     /// A payment's decisions, oldest first.
@@ -97,13 +97,13 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`].
     pub async fn decisions(&self, payment_id: &PaymentId) -> Result<Vec<DecisionView>, LedgerError> {
-        of_payment(&mut *self.pool.acquire().await?, payment_id).await
+        of_payment(&mut self.pool.acquire().await?, payment_id).await
     }
 }
 
 /// One decision.
 pub(crate) async fn find(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     decision_id: &DecisionId,
 ) -> Result<Option<DecisionView>, LedgerError> {
     sqlx::query_as!(
@@ -121,7 +121,7 @@ pub(crate) async fn find(
 
 /// A payment's decisions, oldest first.
 pub(crate) async fn of_payment(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     payment_id: &PaymentId,
 ) -> Result<Vec<DecisionView>, LedgerError> {
     sqlx::query_as!(
@@ -213,7 +213,7 @@ fn canonical_name(name: &str) -> String {
 
 /// Inserts a proposal.
 pub(crate) async fn insert(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     new: &NewDecision<'_>,
 ) -> Result<DecisionId, LedgerError> {
@@ -244,7 +244,7 @@ pub(crate) fn decision_id(text: &str) -> Result<DecisionId, LedgerError> {
 
 /// Closes an open decision with its outcome. One that is closed already stays as it is.
 pub(crate) async fn close(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     decision_id: &DecisionId,
     status: DecisionStatus,
     outcome: Option<&DecisionOutcome>,
@@ -274,7 +274,7 @@ pub(crate) async fn close(
 
 /// Puts a confirmed decision into the inbox. Due after one second: the process that took the confirmation delivers it first.
 pub(crate) async fn insert_message(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     decision: Decision,
 ) -> Result<InboxMessage, LedgerError> {
@@ -291,7 +291,7 @@ pub(crate) async fn insert_message(
 
 /// The inbox message of a decision.
 pub(crate) async fn message(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     decision: Decision,
 ) -> Result<InboxMessage, LedgerError> {
@@ -313,10 +313,7 @@ pub(crate) async fn message(
 }
 
 /// Makes a confirmed and unapplied decision due again: the run that received it may be gone.
-pub(crate) async fn reopen_delivery(
-    tx: &mut PgConnection,
-    payment_id: &PaymentId,
-) -> Result<(), LedgerError> {
+pub(crate) async fn reopen_delivery(tx: &mut Connection, payment_id: &PaymentId) -> Result<(), LedgerError> {
     sqlx::query!(
         "UPDATE inbox i SET delivered_at = NULL, next_delivery_at = clock_timestamp()
          FROM decisions d
@@ -331,7 +328,7 @@ pub(crate) async fn reopen_delivery(
 
 /// Appends a decision's event to the payment's timeline.
 pub(crate) async fn append_timeline(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
     state: PaymentState,
     decision_id: &DecisionId,

@@ -213,7 +213,7 @@ impl Ledger {
         payment_id: &PaymentId,
         timeline_limit: i64,
     ) -> Result<Option<PaymentExplanation>, LedgerError> {
-        let mut tx = postgres_kit::transaction::begin(&self.pool).await?;
+        let mut tx = self.pool.begin().await?;
         tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
         let tx = &mut *tx;
         let Some(payment) = read::row(tx, payment_id).await? else { return Ok(None) };

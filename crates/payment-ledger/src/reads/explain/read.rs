@@ -2,7 +2,7 @@
 
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{PaymentId, ReturnId};
-use sqlx::PgConnection;
+use postgres_kit::Connection;
 
 use super::{
     AlertView, CallbackView, HoldView, InboxMessageView, JournalEntryView, OperationView, PaymentRow,
@@ -14,7 +14,7 @@ use crate::reads::queues::{ExceptionRow, ExceptionView};
 use crate::reads::view::view;
 
 pub(super) async fn row(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
 ) -> Result<Option<PaymentRow>, LedgerError> {
     let row = sqlx::query!(
@@ -65,7 +65,7 @@ pub(super) async fn row(
 }
 
 pub(super) async fn submissions(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
 ) -> Result<Vec<SubmissionView>, LedgerError> {
     let rows = sqlx::query!(
@@ -90,7 +90,7 @@ pub(super) async fn submissions(
 }
 
 pub(super) async fn operations(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     keys: &[String],
 ) -> Result<Vec<OperationView>, LedgerError> {
     let rows = sqlx::query!(
@@ -113,7 +113,7 @@ pub(super) async fn operations(
 
 /// The ids of the payment's returns, whichever switch reported them.
 pub(super) async fn returns(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
 ) -> Result<Vec<ReturnId>, LedgerError> {
     let ids = sqlx::query_scalar!(
@@ -134,7 +134,7 @@ pub(super) async fn returns(
 }
 
 pub(super) async fn journal(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     keys: &[String],
 ) -> Result<Vec<JournalEntryView>, LedgerError> {
     let rows = sqlx::query!(
@@ -165,7 +165,7 @@ pub(super) async fn journal(
 }
 
 pub(super) async fn hold(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
 ) -> Result<Option<HoldView>, LedgerError> {
     let row = sqlx::query!(
@@ -185,7 +185,7 @@ pub(super) async fn hold(
 }
 
 pub(super) async fn callbacks(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
 ) -> Result<Vec<CallbackView>, LedgerError> {
     let rows = sqlx::query!(
@@ -210,7 +210,7 @@ pub(super) async fn callbacks(
 }
 
 pub(super) async fn inbox(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
 ) -> Result<Vec<InboxMessageView>, LedgerError> {
     let rows = sqlx::query!(
@@ -234,7 +234,7 @@ pub(super) async fn inbox(
 }
 
 pub(super) async fn exceptions(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
 ) -> Result<Vec<ExceptionView>, LedgerError> {
     let rows = sqlx::query_as!(
@@ -251,7 +251,7 @@ pub(super) async fn exceptions(
 }
 
 pub(super) async fn alerts(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     payment_id: &PaymentId,
 ) -> Result<Vec<AlertView>, LedgerError> {
     let rows = sqlx::query!(

@@ -9,6 +9,7 @@ use payment_protocol::PaymentState;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::facts::RecallRecord;
 use payment_protocol::port::SubmitProgress;
+use postgres_kit::Pool;
 
 use super::model::{Modelled, ModelledAccount};
 use super::{ACCOUNTS, CAUSES, OPENING_MINOR, Op, PAYMENTS};
@@ -21,7 +22,7 @@ const FUND_MINOR: i64 = 500;
 
 /// Balances of the holding, escrow and funding accounts, from sealed and unsealed entries.
 async fn internal_balances(bank: &Bank) -> [i64; 3] {
-    let mut connection = bank.pool.acquire().await.unwrap();
+    let mut connection = Pool::from(bank.pool.clone()).acquire().await.unwrap();
     let mut balances = [0; 3];
     for (balance, account) in
         balances.iter_mut().zip([InternalAccount::Holding, InternalAccount::Escrow, InternalAccount::Funding])

@@ -17,6 +17,7 @@ use payment_ledger::switch::inbox::{CancelRequestOutcome, request_cancel};
 use payment_protocol::ids::{AccountId, ClientId, PaymentId, TxId};
 use payment_protocol::port::{DebitOutcome, ReserveOutcome};
 use payment_protocol::{Payment, SwitchProfile};
+use postgres_kit::Pool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
 
@@ -102,7 +103,7 @@ impl Bank {
 
     /// Accepts a payment.
     pub(crate) async fn accept(&self, order: &NewPayment) -> Sample {
-        let mut tx = self.pool.begin().await.unwrap();
+        let mut tx = Pool::from(self.pool.clone()).begin().await.unwrap();
         assert_eq!(accept(&mut tx, slice::from_ref(order)).await.unwrap(), [AcceptOutcome::New]);
         tx.commit().await.unwrap();
         Sample {
@@ -151,7 +152,7 @@ impl Bank {
     }
 
     pub(crate) async fn customer_cancel(&self, p: &Sample) -> CancelRequestOutcome {
-        let mut tx = self.pool.begin().await.unwrap();
+        let mut tx = Pool::from(self.pool.clone()).begin().await.unwrap();
         let request = request_cancel(&mut tx, &p.id).await.unwrap();
         tx.commit().await.unwrap();
         request
@@ -250,7 +251,7 @@ impl Bank {
 
     /// Executes SQL without triggers, to write what the database does not allow.
     pub(crate) async fn damage(&self, sql: String) {
-        let mut tx = self.pool.begin().await.unwrap();
+        let mut tx = Pool::from(self.pool.clone()).begin().await.unwrap();
         sqlx::raw_sql("SET LOCAL session_replication_role = replica").execute(&mut *tx).await.unwrap();
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();

@@ -1,0 +1,73 @@
+//! R15: the database's machine is lost, or a network forgets the connections to it: they stay open and say nothing for ever, while new ones
+//! work, as after a failover. Every process goes on.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde_json::Value;
+use testkit::proxy::{Direction, FaultProxy};
+use testkit::system::payment_request;
+use testkit::wait::until;
+use testkit::{System, SystemOptions};
+use uuid::Uuid;
+
+/// Times that every connection turns silent, each while payments are under way.
+const SILENCES: usize = 5;
+/// Payments at once before each.
+const PAYMENTS: usize = 16;
+/// Time from the orders to the silence, for which no answer arrives: longer than the pauses of most loops, each of which then waits for an
+/// answer that never comes.
+const UNANSWERED: Duration = Duration::from_millis(1_500);
+/// Time limit for one step: a statement may wait for 10 s, and the next one again.
+const WITHIN: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn r15_payments_go_on_after_the_connections_to_the_database_turned_silent() -> anyhow::Result<()> {
+    let target = std::env::var("TEST_DATABASE_URL")?;
+    let target: reqwest::Url = target.parse()?;
+    let address = format!("{}:{}", target.host_str().unwrap_or_default(), target.port().unwrap_or(5432));
+    let mut proxies = Vec::new();
+    let mut options = SystemOptions::default();
+    for process in ["payments-api", "payment-worker", "background-worker"] {
+        let proxy = FaultProxy::start(&address).await?;
+        options.database_proxies.insert(process, proxy.address.clone());
+        proxies.push(proxy);
+    }
+    let system = System::start("silent-database", options).await?;
+    let mut ordered = 0;
+    for _ in 0..SILENCES {
+        let silence = async {
+            proxies.iter().for_each(|proxy| proxy.hold(Direction::ToClient));
+            tokio::time::sleep(UNANSWERED).await;
+            proxies.iter().for_each(FaultProxy::silence);
+            proxies.iter().for_each(FaultProxy::heal);
+        };
+        let orders = join_all((0..PAYMENTS).map(|_| order(&system)));
+        let ((), orders) = tokio::join!(silence, orders);
+        orders.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        ordered += PAYMENTS;
+    }
+    system.wait_until_all_have_ended_within(WITHIN).await?;
+    until("every journal entry is sealed", WITHIN, || async {
+        let unsealed: i64 = sqlx::query_scalar("SELECT count(*) FROM journal_unsealed")
+            .fetch_one(&system.database.pool)
+            .await?;
+        Ok((unsealed == 0).then_some(()))
+    })
+    .await?;
+    let audit = system.audit().await?;
+    assert_eq!(audit.debited, ordered);
+    Ok(())
+}
+
+/// Orders a payment, under the same key until it is accepted.
+async fn order(system: &System) -> anyhow::Result<()> {
+    let key = Uuid::new_v4().to_string();
+    let mut body = payment_request("1.00");
+    body["source_account"] = Value::from(system.account());
+    until("the payment is accepted", WITHIN, || async {
+        let response = system.post_payment(&key, &body).await;
+        Ok(response.ok().filter(|response| response.status().as_u16() == 201).map(drop))
+    })
+    .await
+}
