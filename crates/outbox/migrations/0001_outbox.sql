@@ -67,6 +67,8 @@ CREATE TABLE parked_deliveries (
     consumer         text        NOT NULL,
     stream           text        NOT NULL,
     stream_sequence  bigint      NOT NULL,
+    -- By the broker's clock. A stream that was made anew counts from the beginning.
+    published_at     timestamptz NOT NULL,
     subject          text        NOT NULL,
     event_id         text,
     payload          bytea       NOT NULL,
@@ -76,7 +78,7 @@ CREATE TABLE parked_deliveries (
     discarded_at     timestamptz,
     discarded_by     text,
     discarded_reason text,
-    PRIMARY KEY (consumer, stream, stream_sequence),
+    PRIMARY KEY (consumer, stream, stream_sequence, published_at),
     CONSTRAINT parked_deliveries_discard_complete
         CHECK ((discarded_at IS NULL) = (discarded_by IS NULL) AND (discarded_at IS NULL) = (discarded_reason IS NULL))
 );

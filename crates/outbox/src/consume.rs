@@ -9,6 +9,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use crash_point::crash_point;
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
 use postgres_kit::text::replace_nul;
 use postgres_kit::{Connection, Pool};
 use trace_kit::TraceParent;
@@ -270,6 +272,8 @@ pub struct ParkedDelivery {
     pub stream: String,
     /// Sequence number of the message in the stream.
     pub stream_sequence: i64,
+    /// When the broker stored the message: a stream that was made anew counts from the beginning.
+    pub published_at: Timestamp,
     /// Subject of the message.
     pub subject: String,
     /// Id of the event; `None` if the message has none.
@@ -293,11 +297,12 @@ pub async fn park(pool: &Pool, delivery: &ParkedDelivery, event: Option<&Event>)
     let event_id = delivery.event_id.as_deref().map(replace_nul);
     sqlx::query!(
         "INSERT INTO parked_deliveries
-             (consumer, stream, stream_sequence, subject, event_id, payload, reason, deliveries)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
+             (consumer, stream, stream_sequence, published_at, subject, event_id, payload, reason, deliveries)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
         delivery.consumer,
         delivery.stream,
         delivery.stream_sequence,
+        delivery.published_at.to_sqlx(),
         &*replace_nul(&delivery.subject),
         event_id.as_deref(),
         delivery.payload,

@@ -101,7 +101,7 @@ pub async fn parked_deliveries(
     limit: i64,
 ) -> Result<Vec<(ParkedDelivery, Timestamp)>, OutboxError> {
     let rows = sqlx::query!(
-        "SELECT consumer, stream, stream_sequence, subject, event_id, payload, reason, deliveries, parked_at
+        "SELECT consumer, stream, stream_sequence, published_at, subject, event_id, payload, reason, deliveries, parked_at
          FROM parked_deliveries d
          WHERE discarded_at IS NULL
            AND NOT EXISTS (SELECT FROM processed_events p WHERE p.consumer = d.consumer AND p.event_id = d.event_id)
@@ -117,6 +117,7 @@ pub async fn parked_deliveries(
                 consumer: row.consumer,
                 stream: row.stream,
                 stream_sequence: row.stream_sequence,
+                published_at: row.published_at.to_jiff(),
                 subject: row.subject,
                 event_id: row.event_id,
                 payload: row.payload,

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use jiff::{Timestamp, ToSpan as _};
 use outbox::consume::{
     ConsumeOutcome, EffectError, EventEffect, KeyOrder, ParkedDelivery, ReceivedEvent, consume, park,
 };
@@ -166,6 +167,7 @@ async fn s3_6_an_event_waits_for_the_earlier_events_of_its_key(_: PgPoolOptions,
         consumer: "c".into(),
         stream: "S".into(),
         stream_sequence: 3,
+        published_at: Timestamp::UNIX_EPOCH,
         subject: "s.0.x".into(),
         event_id: Some("e3".into()),
         payload: Vec::new(),
@@ -335,6 +337,7 @@ async fn r23_a_consumer_parks_a_poison_message_once_and_unchanged(pool: PgPool) 
         consumer: "c".into(),
         stream: "S".into(),
         stream_sequence: 7,
+        published_at: Timestamp::UNIX_EPOCH,
         subject: "s.0.x".into(),
         event_id: Some("nul \0 in it".into()),
         payload: vec![0, 159, 146, 150],
@@ -361,6 +364,12 @@ async fn r23_a_consumer_parks_a_poison_message_once_and_unchanged(pool: PgPool) 
     );
     assert_eq!(parked_deliveries(&pool.clone().into(), 10).await.unwrap(), []);
     assert_eq!(measure(&pool.clone().into()).await.unwrap().parked_deliveries, 0);
+    // The broker has lost its stream, and the numbers of a new one begin again.
+    let other =
+        ParkedDelivery { published_at: Timestamp::UNIX_EPOCH + 1.hour(), payload: vec![1], ..delivery };
+    park(&pool.clone().into(), &other, None).await.unwrap();
+    let rows = parked_deliveries(&pool.clone().into(), 10).await.unwrap();
+    assert_eq!(rows.iter().map(|(parked, _)| parked.payload.clone()).collect::<Vec<_>>(), [vec![1]]);
 }
 
 /// The lag counts published events without a mark: unpublished and parked events are measured separately.
@@ -391,6 +400,7 @@ async fn s3_6_the_lag_of_a_consumer_counts_published_events_without_a_mark(
         consumer: "c".into(),
         stream: "S".into(),
         stream_sequence: 1,
+        published_at: Timestamp::UNIX_EPOCH,
         subject: "s".into(),
         event_id: Some("e2".into()),
         payload: vec![],
@@ -464,6 +474,7 @@ fn unreadable(consumer: &str, stream_sequence: i64, event_id: Option<&str>) -> P
         consumer: consumer.into(),
         stream: "S".into(),
         stream_sequence,
+        published_at: Timestamp::UNIX_EPOCH,
         subject: "s.0.x".into(),
         event_id: event_id.map(str::to_owned),
         payload: b"{".to_vec(),

@@ -11,6 +11,7 @@ use async_nats::header::NATS_MESSAGE_ID;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use async_nats::jetstream::message::{AckKind, Message};
 use futures::StreamExt as _;
+use jiff::Timestamp;
 use postgres_kit::Pool;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -308,10 +309,13 @@ impl<E: EventEffect> Consumer<E> {
             return redeliver;
         }
         let Ok(info) = message.info() else { return redeliver };
+        let published = info.published.unix_timestamp_nanos();
+        let Ok(published_at) = Timestamp::from_nanosecond(published) else { return redeliver };
         let parked = ParkedDelivery {
             consumer: consumer.clone(),
             stream: info.stream.to_owned(),
             stream_sequence: i64::try_from(info.stream_sequence).unwrap_or(i64::MAX),
+            published_at,
             subject: message.subject.to_string(),
             event_id,
             payload: message.payload.to_vec(),

@@ -1,5 +1,6 @@
 //! `payctl events`, and the customer notifications in `payctl show`.
 
+use jiff::Timestamp;
 use outbox::consume::{ParkedDelivery, park};
 
 use crate::bank::Bank;
@@ -21,6 +22,7 @@ async fn r23_payctl_lists_retries_and_discards_parked_events() {
         consumer: "notifier".into(),
         stream: "PAYMENTS".into(),
         stream_sequence: 7,
+        published_at: Timestamp::UNIX_EPOCH,
         subject: "payments.0.transfer_sent".into(),
         event_id: None,
         payload: b"{".to_vec(),

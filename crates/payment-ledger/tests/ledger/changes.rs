@@ -331,8 +331,8 @@ async fn events_and_webhook_deliveries_take_one_operator(_: PgPoolOptions, conne
                     ('whe_11111111111111111111111111111111', 'in flight', 'k', '{}', 'pending', NULL, now() + interval '1 hour', gen_random_uuid());
          INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body, published_at, parked_at, rejections, rejection)
              VALUES ('parked', 'k', 1, 'key', 1, '{}', NULL, now(), 5, 'too large'), ('published', 'k', 1, 'other', 1, '{}', now(), NULL, 0, NULL);
-         INSERT INTO parked_deliveries (consumer, stream, stream_sequence, subject, payload, reason, deliveries)
-             VALUES ('notifier', 'PAYMENTS', 7, 's', '{', 'not an event', 5)",
+         INSERT INTO parked_deliveries (consumer, stream, stream_sequence, published_at, subject, payload, reason, deliveries)
+             VALUES ('notifier', 'PAYMENTS', 7, now(), 's', '{', 'not an event', 5)",
     )
     .execute(staff.owner.ledger.pool())
     .await

@@ -38,8 +38,8 @@ async fn payment(bank: &Bank, account: &AccountId, stage: Stage, key: &str) -> (
          INSERT INTO timeline (payment_id, state, detail) VALUES ('{0}', 'settled', '{PERSONAL}{key}');
          INSERT INTO alerts (payment_id, kind, detail) VALUES ('{0}', 'needs_operator', '{PERSONAL}{key}');
          INSERT INTO notifications (payment_id, event_id, kind, message) VALUES ('{0}', '{0}:k', 'k', '{PERSONAL}{key}');
-         INSERT INTO parked_deliveries (consumer, stream, stream_sequence, subject, event_id, payload, reason, deliveries)
-             VALUES ('notifier', 'PAYMENTS', {1}, 's', '{0}:k', '{PERSONAL}{key}', 'not an event', 5);
+         INSERT INTO parked_deliveries (consumer, stream, stream_sequence, published_at, subject, event_id, payload, reason, deliveries)
+             VALUES ('notifier', 'PAYMENTS', {1}, now(), 's', '{0}:k', '{PERSONAL}{key}', 'not an event', 5);
          INSERT INTO webhook_endpoints (endpoint_id, tenant_id, url, secret_check)
              VALUES ('{ENDPOINT}', 'acme', 'https://acme.example/', '') ON CONFLICT DO NOTHING;
          INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body) VALUES ('{ENDPOINT}', '{0}:k', 'k', '{PERSONAL}{key}');
