@@ -7,6 +7,7 @@ use payment_protocol::ids::SwitchName;
 use payment_protocol::keys::account_lock_id;
 use serde_json::json;
 use temporalio_client::WorkflowTerminateOptions;
+use temporalio_common::protos::temporal::api::failure::v1::failure::FailureInfo;
 use testkit::System;
 use testkit::system::{AcceptedPayment, OPENING_MINOR};
 use testkit::temporal::EventType;
@@ -55,7 +56,8 @@ async fn s1_5_the_account_lock_admits_one_payment_at_a_time() -> anyhow::Result<
     s1_5_a_cancelled_payment_leaves_the_account_lock_queue(&mut system).await?;
     s1_5_a_terminated_lock_holder_keeps_the_account_until_its_payment_ends(&mut system).await?;
     s1_5_a_lost_account_lock_admits_no_second_payment_to_the_account(&mut system).await?;
-    Ok(())
+    // The last case: what it damages is in no audit.
+    s1_5_a_lock_holder_that_the_ledger_lost_keeps_the_account_until_its_workflow_ends(&mut system).await
 }
 
 async fn s1_5_payments_to_one_account_are_sent_one_at_a_time(system: &mut System) -> anyhow::Result<()> {
@@ -151,6 +153,33 @@ async fn s1_5_a_lost_account_lock_admits_no_second_payment_to_the_account(
     system.wait_for_state(&first.payment_id, "settled").await?;
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
+}
+
+/// A restore has lost the payment's row. Operators terminate its workflow once they know what became of its transfer.
+async fn s1_5_a_lock_holder_that_the_ledger_lost_keeps_the_account_until_its_workflow_ends(
+    system: &mut System,
+) -> anyhow::Result<()> {
+    system.next_case().await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    let payments = queue(system, &["10.00", "11.00"]).await?;
+    wait_until_accepted(system, &payments[0]).await?;
+    let lost = &payments[0].payment_id;
+    system.damage_ledger(&format!("DELETE FROM payments WHERE payment_id = '{lost}'")).await?;
+    let lock = system.workflow(&lock_id(system)?).await?;
+    until("the lock's holder is reported as lost", WITHIN, || async {
+        let described = lock.describe(Default::default()).await?;
+        let is_reported = described.raw().pending_activities.iter().any(|check| {
+            let failure = check.last_failure.as_ref().and_then(|failure| failure.failure_info.as_ref());
+            matches!(failure, Some(FailureInfo::ApplicationFailureInfo(info)) if info.r#type == "lock_holder_lost")
+        });
+        Ok(is_reported.then_some(()))
+    })
+    .await?;
+    assert_eq!(accepted(system, &payments).await?, 1, "the other payment waits for the lock");
+    system.workflow(lost).await?.terminate(WorkflowTerminateOptions::default()).await?;
+    wait_until_accepted(system, &payments[1]).await?;
+    system.switch.finish_transfer(&payments[1].reference, "settle").await?;
+    system.wait_for_state(&payments[1].payment_id, "settled").await
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use payment_ledger::LedgerError;
 use payment_ledger::steps::start::IdlePayment;
 use service_kit::error_chain;
 use temporalio_client::errors::WorkflowInteractionError;
-use temporalio_client::{UntypedWorkflow, WorkflowDescribeOptions, WorkflowExecutionStatus};
+use temporalio_client::{Client, UntypedWorkflow, WorkflowDescribeOptions, WorkflowExecutionStatus};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -143,7 +143,7 @@ impl Starter<'_> {
 
     async fn liveness(&self, workflow_id: &str) -> Liveness {
         use WorkflowExecutionStatus::{Canceled, Completed, Failed, Terminated, TimedOut};
-        match self.workflow_status(workflow_id).await {
+        match workflow_status(&self.client, workflow_id).await {
             Ok(Some(Completed)) => Liveness::Ended { settled: true },
             Ok(Some(Failed)) => Liveness::Ended { settled: false },
             Ok(None | Some(Canceled | Terminated | TimedOut)) => Liveness::Lost,
@@ -151,25 +151,23 @@ impl Starter<'_> {
             Err(detail) => Liveness::Unknown(detail),
         }
     }
+}
 
-    /// The status of a workflow; `None` if Temporal has none with this id. An error says why Temporal did not answer about it.
-    pub(crate) async fn workflow_status(
-        &self,
-        workflow_id: &str,
-    ) -> Result<Option<WorkflowExecutionStatus>, String> {
-        let handle = self.client.get_workflow_handle::<UntypedWorkflow>(workflow_id);
-        match timeout(DESCRIBE_TIMEOUT, handle.describe(WorkflowDescribeOptions::default())).await {
-            Ok(Ok(description)) => {
-                workflow_api::described_status(&description).map(Some).map_err(|error| error.to_string())
-            }
-            Ok(Err(WorkflowInteractionError::NotFound(status)))
-                if workflow_api::is_missing_workflow(&status) =>
-            {
-                Ok(None)
-            }
-            Ok(Err(error)) => Err(error_chain(&error)),
-            Err(_) => Err("Temporal gave no answer within 5 s".to_owned()),
+/// The status of a workflow; `None` if Temporal has none with this id. An error says why Temporal did not answer about it.
+pub(crate) async fn workflow_status(
+    client: &Client,
+    workflow_id: &str,
+) -> Result<Option<WorkflowExecutionStatus>, String> {
+    let handle = client.get_workflow_handle::<UntypedWorkflow>(workflow_id);
+    match timeout(DESCRIBE_TIMEOUT, handle.describe(WorkflowDescribeOptions::default())).await {
+        Ok(Ok(description)) => {
+            workflow_api::described_status(&description).map(Some).map_err(|error| error.to_string())
         }
+        Ok(Err(WorkflowInteractionError::NotFound(status))) if workflow_api::is_missing_workflow(&status) => {
+            Ok(None)
+        }
+        Ok(Err(error)) => Err(error_chain(&error)),
+        Err(_) => Err("Temporal gave no answer within 5 s".to_owned()),
     }
 }
 

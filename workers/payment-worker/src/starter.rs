@@ -22,6 +22,7 @@ use trace_kit::attribute;
 use workflow_api::TemporalOptions;
 
 use crate::config::PaymentWorkerOptions;
+use crate::recovery::workflow_status;
 use crate::workflow::InterBankPaymentWorkflow;
 use crate::{attributes, bounded, traces};
 
@@ -96,7 +97,7 @@ impl Starter<'_> {
             (false, true) => ReserveRefusal::StartedTooLate,
             (false, false) => return self.start_and_record(startable).await,
         };
-        match self.workflow_status(&startable.workflow_id).await {
+        match workflow_status(&self.client, &startable.workflow_id).await {
             Ok(None) => self.ledger.refuse_unreserved(&id, refusal).await,
             // The database lost the start and all that followed: the transfer may have been sent.
             Ok(Some(_)) => self.ledger.mark_started(&id).await,

@@ -5,7 +5,8 @@
 //! at any time.
 //!
 //! The lock passes on when the holder's payment has ended in our ledger, never by time. A holder whose workflow
-//! was lost keeps the lock until its recovery workflow has ended the payment.
+//! was lost keeps the lock until its recovery workflow has ended the payment; one whose row was lost, until its
+//! workflow has ended.
 
 #![allow(missing_docs, reason = "the macros make undocumented constants of the documented methods")]
 
@@ -24,7 +25,7 @@ use temporalio_sdk::{
     WorkflowResult,
 };
 
-use crate::activities::lock::LockActivities;
+use crate::activities::lock::{LockActivities, LockHolder};
 use crate::payment_port::detached_wait;
 use crate::workflow::InterBankPaymentWorkflow;
 
@@ -122,7 +123,8 @@ async fn holder_has_ended(ctx: &WorkflowContext<AccountLockWorkflow>) -> bool {
         .cancellation_token(WorkflowCancellationToken::new())
         .summary("Check whether the lock holder's payment has ended".to_owned())
         .build();
-    let mut check = pin!(ctx.execute_activity(LockActivities::check_lock_holder, holder.payment_id, options));
+    let mut check =
+        pin!(ctx.execute_activity(LockActivities::check_lock_holder, LockHolder::Waiter(holder), options));
     let signalled = |lock: &AccountLockWorkflow| lock.state.recheck_holder || lock.state.notify_holder;
     let mut signal = pin!(ctx.wait_condition_with_options(signalled, detached_wait()));
     let result = select! {

@@ -7,17 +7,18 @@
 
 use std::sync::Arc;
 
-use payment_ledger::Ledger;
+use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::ids::{PaymentId, SwitchName};
 use payment_protocol::keys;
 use serde::{Deserialize, Serialize};
 use temporalio_client::errors::WorkflowInteractionError;
-use temporalio_client::{Client, WorkflowSignalOptions, WorkflowStartOptions};
+use temporalio_client::{Client, WorkflowExecutionStatus, WorkflowSignalOptions, WorkflowStartOptions};
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
 
 use super::{ledger_failure, retryable};
 use crate::account_lock::{AccountLockWorkflow, LockState, Waiter};
+use crate::recovery::workflow_status;
 
 /// Input of get_lock and release_lock.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,6 +27,16 @@ pub struct LockInput {
     pub payment_id: PaymentId,
     /// The payment's workflow, which receives the lock.
     pub workflow_id: String,
+}
+
+/// Input of check_lock_holder.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum LockHolder {
+    /// The holder, with its workflow.
+    Waiter(Waiter),
+    /// The same from a lock workflow of an earlier release.
+    Payment(PaymentId),
 }
 
 /// Dependencies of the lock activities, shared by all activities of this process.
@@ -46,6 +57,15 @@ impl LockActivities {
         let (switch, account) = self.ledger.account_at_switch(payment_id).await.map_err(ledger_failure)?;
         let id = keys::account_lock_id(&self.task_queue, &switch, &account);
         Ok((switch, id))
+    }
+
+    /// Whether this workflow does not run any more. Not known of a holder without one.
+    async fn has_ended(&self, workflow_id: Option<&str>) -> Result<bool, ActivityError> {
+        use WorkflowExecutionStatus::{Canceled, Completed, Failed, Terminated, TimedOut};
+        let Some(workflow_id) = workflow_id else { return Ok(false) };
+        let status = workflow_status(&self.client, workflow_id).await;
+        let status = status.map_err(|detail| retryable("lock_holder_unknown", &detail, None))?;
+        Ok(matches!(status, None | Some(Completed | Failed | Canceled | Terminated | TimedOut)))
     }
 }
 
@@ -92,20 +112,34 @@ impl LockActivities {
     }
 
     /// Succeeds once the holder's payment has ended in our ledger. An open payment is a retryable error: time alone
-    /// never passes the lock on.
+    /// never passes the lock on. A payment whose row is lost ends with its workflow, which operators terminate once its transfer's status
+    /// is known.
     #[activity(name = "check_lock_holder")]
     pub async fn check_lock_holder(
         self: Arc<Self>,
         _ctx: ActivityContext,
-        payment_id: PaymentId,
+        holder: LockHolder,
     ) -> Result<(), ActivityError> {
-        match self.ledger.final_state_of(&payment_id).await.map_err(ledger_failure)? {
-            Some(_) => Ok(()),
-            None => Err(retryable(
-                "lock_holder_open",
-                &format!("payment {payment_id} holds the account lock and has not ended"),
-                None,
-            )),
-        }
+        let (payment_id, workflow_id) = match holder {
+            LockHolder::Waiter(holder) => (holder.payment_id, Some(holder.workflow_id)),
+            LockHolder::Payment(payment_id) => (payment_id, None),
+        };
+        let (kind, detail) = match self.ledger.final_state_of(&payment_id).await {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => ("lock_holder_open", "has not ended"),
+            Err(LedgerError::UnknownPayment(_)) if self.has_ended(workflow_id.as_deref()).await? => {
+                tracing::warn!(
+                    payment.id = payment_id.as_str(),
+                    "the account lock passes on from a payment that the ledger does not know, since its workflow has ended"
+                );
+                return Ok(());
+            }
+            Err(LedgerError::UnknownPayment(_)) => {
+                ("lock_holder_lost", "is not in the ledger; see workflow_without_payment in the runbook")
+            }
+            Err(error) => return Err(ledger_failure(error)),
+        };
+        let detail = format!("payment {payment_id} holds the account lock and {detail}");
+        Err(retryable(kind, &detail, None))
     }
 }

@@ -69,7 +69,7 @@ async fn only_an_error_about_the_payment_rejects_its_workflow_start() {
 }
 
 async fn status(reply: Reply) -> Result<Option<WorkflowExecutionStatus>, String> {
-    with_starter(&[(DESCRIBE, reply)], async |starter| starter.workflow_status("pay_1").await).await
+    with_starter(&[(DESCRIBE, reply)], async |starter| workflow_status(&starter.client, "pay_1").await).await
 }
 
 /// A payment is refused unsent, or started again, only if Temporal itself says that it has no workflow, or how the workflow ended.
