@@ -63,8 +63,8 @@ run_all_programs() {
   local output=$1 queue=$run_dir/queue at_once programs running=() ticker_pid name ended file i code=0 reported_s=$SECONDS
   # Several runs may be under way, with programs of the same names.
   local log_dir=$run_dir/queue
-  at_once=$(($(getconf _NPROCESSORS_ONLN) + 1))
-  [ "$at_once" -le 4 ] || at_once=4
+  at_once=$(($(getconf _NPROCESSORS_ONLN) + 2))
+  [ "$at_once" -le 5 ] || at_once=5
   mkdir "$queue"
   find_test_runner
   run_logged "$queue/list.log" env TEST_QUEUE="$queue" cargo --config "$REPLY" test --workspace --tests ||
