@@ -55,7 +55,7 @@ pub(crate) enum Fault {
     FreezeBroker,
     /// Every connection of the link is cut, now.
     Cut(Link),
-    /// Every connection of the link is silent for ever: neither side is told.
+    /// Every connection of the link is silent for ever: neither side hears of it.
     Silence(Link),
     /// Cut after some more bytes of one direction.
     CutAfter(Link, Direction, u64),

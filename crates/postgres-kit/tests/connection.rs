@@ -93,7 +93,7 @@ async fn a_connection_whose_statement_was_given_up_is_closed(
     let slow = sqlx::query("SELECT pg_sleep(60)").execute(&pool);
     timeout(LIMIT / 2, slow).await.unwrap_err();
     timeout(WITHIN, transaction_id(&pool)).await.expect("the pool has no connection");
-    // The server finishes what it was asked for, unless it is told.
+    // The server finishes the statement, unless somebody ends its session.
     let given_up = "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
                     WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let ended: i64 = sqlx::query_scalar(given_up).fetch_one(pool.inner()).await.unwrap();

@@ -114,8 +114,8 @@ impl FaultProxy {
         self.link.cut();
     }
 
-    /// Silences all connections for ever, as a network does that has forgotten them, or a server whose machine is gone: neither side is
-    /// told, and no byte passes any more. New ones are accepted.
+    /// Silences all connections for ever, as a network does that has forgotten them, or a server whose machine is gone: neither side
+    /// hears of it, and no byte passes any more. New ones are accepted.
     pub fn silence(&self) {
         self.link.silences.send_modify(|silences| *silences += 1);
     }
