@@ -75,11 +75,14 @@ pub(crate) struct WriteQuota {
 }
 
 impl WriteQuota {
-    /// Counts a write.
+    /// Counts a write, once: a request whose batch failed is executed again, alone.
     ///
     /// # Errors
     /// 429 `rate_limited`: the write must not be executed.
     pub(crate) fn admit(&self) -> Result<(), Problem> {
+        if self.charged.is_admitted() {
+            return Ok(());
+        }
         self.charged.charge(self.limits.writes.take(&self.caller))
     }
 
@@ -98,5 +101,24 @@ impl WriteQuota {
                 Err(problem.into())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use payment_protocol::ids::{ClientId, TenantId};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_that_is_executed_again_is_counted_once() {
+        let options = ApiOptions { writes: RateOptions { per_s: 1, burst: 1 }, ..ApiOptions::default() };
+        let limits = Limits::start(&options, CancellationToken::new()).unwrap();
+        let shop = Caller { tenant: TenantId::new("acme").unwrap(), client: ClientId::new("shop").unwrap() };
+        let quota = || limits.writes(shop.clone(), ChargedQuota::default());
+        let first = quota();
+        assert!(first.admit().is_ok());
+        assert!(first.clone().admit().is_ok(), "the same request");
+        assert!(quota().admit().is_err(), "another one");
     }
 }

@@ -25,6 +25,11 @@ impl ChargedQuota {
         extensions.get::<Self>().cloned().unwrap_or_default()
     }
 
+    /// Whether the request was counted and admitted.
+    pub(super) fn is_admitted(&self) -> bool {
+        self.0.get().is_some_and(|quota| quota.is_admitted)
+    }
+
     /// Records the quota for the response.
     ///
     /// # Errors
