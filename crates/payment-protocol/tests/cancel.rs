@@ -500,6 +500,25 @@ fn an_accepted_transfer_that_the_switch_does_not_know_needs_an_operator() {
     }
 }
 
+/// A switch that does not say whether it knew what it cancelled: our record says why the transfer is void, and with it which later report
+/// contradicts.
+#[test]
+fn a_cancel_of_an_unsaid_transfer_is_void_for_the_reason_that_our_record_gives() {
+    let no_query = SwitchProfile { has_query: false, ..full_profile() };
+    for (accepted, profile, reason) in [
+        (false, full_profile(), "Tombstoned"),
+        (false, no_query.clone(), "Tombstoned"),
+        (true, full_profile(), "CancelledUnsaid"),
+        (true, no_query, "Cancelled"),
+    ] {
+        let mut port =
+            ScriptedPort::new(CancelAnswer::Cancelled { tombstoned: None }, pending(), Clock::Before);
+        port.context.accepted = accepted;
+        let calls = format!("begin cancel void:{reason}");
+        assert_eq!(port.attempt(&profile), ("void".to_owned(), calls), "{accepted} {}", profile.has_query);
+    }
+}
+
 /// A switch that does not say whether it knew what it cancelled, and had reported a SUCCESS that was not taken: its status decides.
 #[test]
 fn a_cancel_that_may_contradict_a_success_is_decided_by_the_status() {
