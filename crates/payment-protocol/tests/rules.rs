@@ -10,11 +10,12 @@ use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
 use payment_protocol::ids::{RunId, SwitchName};
 use payment_protocol::port::SubmitProgress;
+use payment_protocol::profile::LateSettlement;
 use payment_protocol::reject::{Reject, RejectMeaning};
 use payment_protocol::report::{Difference, ExpectedTransfer, SettledReport};
 use payment_protocol::rules::{
     self, AskRuling, AttemptRuling, DebitRuling, FinalStatusRuling, NotSent, ReleaseRefusal, ReleaseRuling,
-    ReserveRuling,
+    ReserveRuling, RestoreRuling,
 };
 use payment_protocol::state::{FinalState, PaymentState};
 use support::{RETENTION_MS, full_profile, payment, report};
@@ -407,6 +408,103 @@ fn a_success_is_compared_by_switch_then_attempt_then_order_fields() {
     assert_eq!(rules::returned_report(&refused, &expected, &report(), true), First);
     for (final_status, ruling) in [(None, First), (void, Same), (settled, Contradicts)] {
         assert_eq!(rules::void_report(&facts(1, final_status)), ruling);
+    }
+}
+
+#[test]
+fn a_reason_for_a_void_transfer_is_believed_unless_the_record_contradicts_it() {
+    use VoidReason::{
+        Cancelled, CancelledUnsaid, DeadlinePassed, NeverSent, NotInClosedStatement, Rejected, Tombstoned,
+    };
+    let doubtful = Facts { confirmation_mismatch: true, ..sent() };
+    for (facts, reason, accepted, is_believed) in [
+        (held(), NeverSent, false, true),
+        (held(), NeverSent, true, true),
+        (sent(), NeverSent, false, false),
+        (sent(), Tombstoned, false, true),
+        (sent(), Tombstoned, true, false),
+        (sent(), DeadlinePassed, false, true),
+        (sent(), DeadlinePassed, true, false),
+        (sent(), NotInClosedStatement, true, true),
+        (doubtful.clone(), NotInClosedStatement, true, false),
+        (sent(), CancelledUnsaid, true, true),
+        (doubtful.clone(), CancelledUnsaid, true, false),
+        (doubtful.clone(), Cancelled, true, true),
+        (doubtful, Rejected, true, true),
+    ] {
+        assert_eq!(
+            rules::void_is_believed(&facts, reason, accepted),
+            is_believed,
+            "{reason:?} {accepted} {facts:?}"
+        );
+    }
+}
+
+#[test]
+fn a_cancel_begins_without_a_final_status_or_with_a_reject_before_any_cause() {
+    let with = |final_status, cause: Option<Cause>| Facts { final_status, cause, ..sent() };
+    let cause = || Some(Cause::CustomerCancel);
+    for (facts, begins) in [
+        (with(None, None), true),
+        (with(None, cause()), true),
+        (with(Some(FinalStatus::Void), None), true),
+        (with(Some(FinalStatus::Void), cause()), false),
+        (with(Some(FinalStatus::Settled), None), false),
+        (with(Some(FinalStatus::Returned), None), false),
+        (Facts { state: PaymentState::TimedOut, ..with(None, None) }, false),
+        (Facts { state: PaymentState::Failed, ..with(Some(FinalStatus::Void), None) }, false),
+    ] {
+        assert_eq!(rules::begins_cancel(&facts), begins, "{facts:?}");
+    }
+}
+
+#[test]
+fn i24_an_open_hold_at_the_customers_cost_is_restored_unless_the_transfer_settled() {
+    let compensated = |state| Facts { state, cause: Some(Cause::CustomerCancel), ..sent() };
+    let rejected = Cause::FailureReported { reason: "the switch rejected the transfer for good".into() };
+    let with = |final_status, facts: Facts| Facts { final_status: Some(final_status), ..facts };
+    for (facts, ruling) in [
+        (held(), RestoreRuling::Advance),
+        (sent(), RestoreRuling::Advance),
+        (Facts { restored: true, ..sent() }, RestoreRuling::NotDue),
+        (Facts { hold: None, ..sent() }, RestoreRuling::NotDue),
+        (Facts { hold: Some(HoldStatus::Released), ..sent() }, RestoreRuling::NotDue),
+        (Facts { hold: Some(HoldStatus::Debited), ..sent() }, RestoreRuling::NotDue),
+        (Facts { state: PaymentState::TimedOut, ..sent() }, RestoreRuling::NotDue),
+        (Facts { debit_refused: Some("frozen".into()), ..sent() }, RestoreRuling::NotDue),
+        (Facts { recall: Some(RecallRecord::RecallUnsupported), ..sent() }, RestoreRuling::NotDue),
+        (with(FinalStatus::Settled, sent()), RestoreRuling::NotDue),
+        (with(FinalStatus::Void, sent()), RestoreRuling::Compensate(rejected)),
+        (with(FinalStatus::Returned, sent()), RestoreRuling::Compensate(Cause::Returned)),
+        (
+            with(FinalStatus::Void, compensated(PaymentState::Cancelling)),
+            RestoreRuling::Release(Cause::CustomerCancel),
+        ),
+    ] {
+        assert_eq!(rules::restore(&facts), ruling, "{facts:?}");
+    }
+}
+
+#[test]
+fn i27_only_what_the_bank_has_advanced_is_collected_and_only_where_the_profile_says_so() {
+    let profile = |late_settlement| SwitchProfile { late_settlement, ..full_profile() };
+    let restored = |restored| Facts { restored, ..sent() };
+    for other in [LateSettlement::Collect, LateSettlement::Operators] {
+        assert!(!rules::collects(&restored(false), &profile(other)), "{other:?}");
+    }
+    assert!(rules::collects(&restored(true), &profile(LateSettlement::Collect)));
+    assert!(!rules::collects(&restored(true), &profile(LateSettlement::Operators)));
+}
+
+#[test]
+fn i19_a_state_may_become_its_successors_and_no_other() {
+    for (state, next, may) in [
+        (PaymentState::Cancelling, PaymentState::Settled, true),
+        (PaymentState::Cancelling, PaymentState::Cancelling, false),
+        (PaymentState::Reserved, PaymentState::Accepted, false),
+        (PaymentState::Settled, PaymentState::Failed, false),
+    ] {
+        assert_eq!(state.may_become(next), may, "{state:?} {next:?}");
     }
 }
 
