@@ -55,8 +55,12 @@ async fn r15_payments_go_on_after_the_connections_to_the_database_turned_silent(
         Ok((unsealed == 0).then_some(()))
     })
     .await?;
+    // Connections that are silent while nobody uses them cost a request a moment, and refuse none.
+    proxies.iter().for_each(FaultProxy::silence);
+    system.pay("1.00").await?;
+    system.wait_until_all_have_ended_within(WITHIN).await?;
     let audit = system.audit().await?;
-    assert_eq!(audit.debited, ordered);
+    assert_eq!(audit.debited, ordered + 1);
     Ok(())
 }
 

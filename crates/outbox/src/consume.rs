@@ -164,19 +164,20 @@ async fn consume_together(
     events: &[&ReceivedEvent],
     effect: &impl EventEffect,
 ) -> Result<Option<Vec<ConsumeOutcome>>, EffectError> {
-    let consumed =
-        tokio::time::timeout(CONSUME_TIMEOUT, consume_in_transaction(pool, consumer, events, effect));
+    let connection = pool.acquire().await.map_err(|error| EffectError::Unavailable(error.into()))?;
+    let consumed = consume_in_transaction(connection, consumer, events, effect);
+    let consumed = tokio::time::timeout(CONSUME_TIMEOUT, consumed);
     consumed.await.unwrap_or_else(|_| Err(EffectError::Unavailable(postgres_kit::unanswered().into())))
 }
 
 async fn consume_in_transaction(
-    pool: &Pool,
+    connection: Connection,
     consumer: &str,
     events: &[&ReceivedEvent],
     effect: &impl EventEffect,
 ) -> Result<Option<Vec<ConsumeOutcome>>, EffectError> {
     let unavailable = |error: sqlx::Error| EffectError::Unavailable(error.into());
-    let mut tx = pool.begin().await.map_err(unavailable)?;
+    let mut tx = connection.begin_with("BEGIN").await.map_err(unavailable)?;
     let marks = mark_processed(&mut tx, consumer, events).await?;
     let new: Vec<&ReceivedEvent> =
         events.iter().zip(&marks).filter(|(_, mark)| mark.is_new).map(|(received, _)| *received).collect();

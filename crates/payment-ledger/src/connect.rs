@@ -4,10 +4,11 @@ use std::str::FromStr as _;
 use std::time::Duration;
 
 use link_kit::{PlaintextRefused, is_this_machine};
-use postgres_kit::Pool;
+use postgres_kit::{Pool, unanswered};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
+use sqlx::{Connection as _, PgConnection};
 
 /// How long a step waits for a connection from the pool.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -15,8 +16,16 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Timeouts enforced by the server: a frozen process must not keep a row locked, and an aborted transaction cannot
 /// commit late. A step that timed out has no outcome and is repeated. A server that is gone enforces nothing: see
 /// [`postgres_kit::STATEMENT_LIMIT`].
-const TIMEOUTS: [(&str, &str); 3] =
-    [("lock_timeout", "3s"), ("statement_timeout", "8s"), ("idle_in_transaction_session_timeout", "10s")];
+const TIMEOUTS: [(&str, &str); 4] = [
+    ("lock_timeout", "3s"),
+    ("statement_timeout", "8s"),
+    ("idle_in_transaction_session_timeout", "10s"),
+    // A statement whose client has closed the connection ends: it holds a place among the server's connections, and locks.
+    ("client_connection_check_interval", "1s"),
+];
+
+/// How long an idle connection of the pool has to answer before a step uses it.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Section `[database]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -80,6 +89,12 @@ pub fn connect_options(url: &str, allow_plaintext: bool) -> Result<PgConnectOpti
     }
 }
 
+/// Whether the server of an idle connection is there; otherwise the pool opens another one.
+async fn is_answering(connection: &mut PgConnection) -> sqlx::Result<bool> {
+    tokio::time::timeout(CHECK_TIMEOUT, connection.ping()).await.unwrap_or_else(|_| Err(unanswered()))?;
+    Ok(true)
+}
+
 impl DatabaseOptions {
     /// A pool that connects on first use, with `process` as the application name.
     ///
@@ -93,6 +108,9 @@ impl DatabaseOptions {
         let pool = PgPoolOptions::new()
             .max_connections(self.max_connections)
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            // sqlx's own check waits as long as the step, and the step has nothing left for a new connection.
+            .test_before_acquire(false)
+            .before_acquire(|connection, _| Box::pin(is_answering(connection)))
             .connect_lazy_with(options.application_name(process).options(TIMEOUTS));
         Ok(pool.into())
     }

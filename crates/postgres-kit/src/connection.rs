@@ -9,10 +9,12 @@ use futures::future::{self, BoxFuture};
 use futures::stream::{self, BoxStream};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgQueryResult, PgRow, PgStatement, PgTransactionManager, PgTypeInfo};
-use sqlx::{Describe, Either, Execute, Executor, Postgres, SqlStr};
+use sqlx::{Describe, Either, Execute, Executor, Postgres, SqlSafeStr, SqlStr};
 use sqlx_core::transaction::TransactionManager as _;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
+
+use crate::Transaction;
 
 /// Longest time for an answer: each statement, and each row of its result. Longer than the server's own limit on a statement, so that a
 /// server that is there answers first, by its error.
@@ -74,7 +76,19 @@ impl Connection {
         self.is_closed_on_drop = true;
     }
 
-    pub(crate) async fn begin(&mut self, statement: SqlStr) -> sqlx::Result<()> {
+    /// Begins a transaction by `statement`, which names its isolation level and the like.
+    ///
+    /// # Errors
+    /// [`sqlx::Error`]: the database did not begin.
+    pub async fn begin_with(mut self, statement: impl SqlSafeStr) -> sqlx::Result<Transaction> {
+        // Of several statements the first may have begun a transaction of which sqlx does not know.
+        self.is_closed_on_drop = true;
+        self.begin(statement.into_sql_str()).await?;
+        self.is_closed_on_drop = false;
+        Ok(Transaction::new(self))
+    }
+
+    async fn begin(&mut self, statement: SqlStr) -> sqlx::Result<()> {
         self.answers.within_limit(PgTransactionManager::begin(&mut self.inner, Some(statement))).await
     }
 

@@ -63,10 +63,7 @@ impl Pool {
     /// # Errors
     /// As [`Pool::begin`].
     pub async fn begin_with(&self, statement: impl SqlSafeStr) -> sqlx::Result<Transaction> {
-        let statement = statement.into_sql_str();
-        let mut connection = self.acquire().await?;
-        connection.begin(statement).await?;
-        Ok(Transaction::new(connection))
+        self.acquire().await?.begin_with(statement).await
     }
 }
 

@@ -26,13 +26,22 @@ pub struct WakeUpListener {
     retry_at: Instant,
     /// When the server was heard last.
     heard_at: Instant,
+    /// When it was asked whether it is there, without an answer since.
+    asked_at: Option<Instant>,
 }
 
 impl WakeUpListener {
     /// Listens on `channel`, over a connection of its own, beside those of `pool`.
     pub async fn open(pool: &Pool, channel: &'static str) -> Self {
         let now = Instant::now();
-        let mut this = Self { pool: pool.clone(), channel, listener: None, retry_at: now, heard_at: now };
+        let mut this = Self {
+            pool: pool.clone(),
+            channel,
+            listener: None,
+            retry_at: now,
+            heard_at: now,
+            asked_at: None,
+        };
         this.try_to_open().await;
         this
     }
@@ -43,7 +52,7 @@ impl WakeUpListener {
         match listener.unwrap_or(Err(unanswered())) {
             Ok(listener) => {
                 self.listener = Some(listener);
-                self.heard_at = Instant::now();
+                self.heard();
             }
             Err(error) => tracing::warn!(
                 channel = self.channel,
@@ -51,6 +60,11 @@ impl WakeUpListener {
                 "the wake-up notifications of a channel cannot be listened to, so its task only polls; it tries again"
             ),
         }
+    }
+
+    fn heard(&mut self) {
+        self.heard_at = Instant::now();
+        self.asked_at = None;
     }
 
     /// Waits for a wake-up notification, or until the listener is open that could not be opened before, or whose server went away: one
@@ -70,14 +84,15 @@ impl WakeUpListener {
             let check_at = self.heard_at + limit * CHECKED_AFTER_LIMITS;
             match timeout_at(check_at, listener.try_recv()).await {
                 Ok(Ok(_)) => {
-                    self.heard_at = Instant::now();
+                    self.heard();
                     return;
                 }
                 Ok(Err(_)) => std::future::pending::<()>().await,
                 Err(_) => {}
             }
-            match timeout_at(check_at + limit, listener.execute("SELECT 1")).await {
-                Ok(Ok(_)) => self.heard_at = Instant::now(),
+            let asked_at = *self.asked_at.get_or_insert_with(Instant::now);
+            match timeout_at(asked_at + limit, listener.execute("SELECT 1")).await {
+                Ok(Ok(_)) => self.heard(),
                 _ => self.listener = None,
             }
         }

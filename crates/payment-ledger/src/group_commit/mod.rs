@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use payment_protocol::ids::{PaymentId, TxId};
-use postgres_kit::Pool;
+use postgres_kit::{Connection, Pool};
 use tokio::sync::oneshot;
 
 use self::changes::{Changes, Written};
@@ -237,13 +237,14 @@ struct RunGroup {
 
 /// As [`run_group`], within [`GROUP_TIMEOUT`].
 async fn run_group_in_time(pool: &Pool, group: Vec<Box<dyn Waiting>>) -> Result<RunGroup, LedgerError> {
-    let run = tokio::time::timeout(GROUP_TIMEOUT, run_group(pool, group));
+    let connection = pool.acquire().await?;
+    let run = tokio::time::timeout(GROUP_TIMEOUT, run_group(connection, group));
     run.await.unwrap_or(Err(postgres_kit::unanswered().into()))
 }
 
 /// Runs a group in one transaction.
-async fn run_group(pool: &Pool, group: Vec<Box<dyn Waiting>>) -> Result<RunGroup, LedgerError> {
-    let mut tx = pool.begin_with(BEGIN).await?;
+async fn run_group(connection: Connection, group: Vec<Box<dyn Waiting>>) -> Result<RunGroup, LedgerError> {
+    let mut tx = connection.begin_with(BEGIN).await?;
     let (mut payment_ids, mut tx_ids) = (Vec::new(), Vec::new());
     for step in &group {
         match step.target() {

@@ -84,7 +84,8 @@ async fn active_keys_in_time(
     pool: &Pool,
     key_hashes: &[&[u8]],
 ) -> Result<Vec<(Vec<u8>, ActiveKey)>, LedgerError> {
-    let keys = tokio::time::timeout(TIMEOUT, active_keys(pool, key_hashes));
+    let mut connection = pool.acquire().await?;
+    let keys = tokio::time::timeout(TIMEOUT, active_keys(&mut connection, key_hashes));
     keys.await.unwrap_or(Err(postgres_kit::unanswered().into()))
 }
 
