@@ -83,13 +83,10 @@ impl Connection {
     pub async fn begin_with(mut self, statement: impl SqlSafeStr) -> sqlx::Result<Transaction> {
         // Of several statements the first may have begun a transaction of which sqlx does not know.
         self.is_closed_on_drop = true;
-        self.begin(statement.into_sql_str()).await?;
+        let begin = PgTransactionManager::begin(&mut self.inner, Some(statement.into_sql_str()));
+        self.answers.within_limit(begin).await?;
         self.is_closed_on_drop = false;
         Ok(Transaction::new(self))
-    }
-
-    async fn begin(&mut self, statement: SqlStr) -> sqlx::Result<()> {
-        self.answers.within_limit(PgTransactionManager::begin(&mut self.inner, Some(statement))).await
     }
 
     pub(crate) async fn commit(&mut self) -> sqlx::Result<()> {

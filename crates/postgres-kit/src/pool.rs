@@ -6,7 +6,7 @@ use futures::TryStreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use sqlx::postgres::{PgQueryResult, PgRow, PgStatement, PgTypeInfo};
-use sqlx::{Describe, Either, Execute, Executor, PgPool, Postgres, SqlSafeStr, SqlStr};
+use sqlx::{Describe, Either, Execute, Executor, PgPool, Postgres, SqlStr};
 
 use crate::{Connection, STATEMENT_LIMIT, Transaction};
 
@@ -55,15 +55,7 @@ impl Pool {
     /// # Errors
     /// [`sqlx::Error`]: no connection, or the database did not begin.
     pub async fn begin(&self) -> sqlx::Result<Transaction> {
-        self.begin_with("BEGIN").await
-    }
-
-    /// Begins a transaction by `statement`, which names its isolation level and the like.
-    ///
-    /// # Errors
-    /// As [`Pool::begin`].
-    pub async fn begin_with(&self, statement: impl SqlSafeStr) -> sqlx::Result<Transaction> {
-        self.acquire().await?.begin_with(statement).await
+        self.acquire().await?.begin_with("BEGIN").await
     }
 }
 
