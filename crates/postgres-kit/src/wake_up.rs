@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sqlx::Executor as _;
 use sqlx::postgres::{PgListener, PgPoolOptions};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{Pool, unanswered};
@@ -22,6 +23,8 @@ pub struct WakeUpListener {
     channel: &'static str,
     /// The connection that listens; `None` until it can be opened: the task only polls.
     listener: Option<PgListener>,
+    /// The task that opens it again: a caller may give its wait up sooner than a connection is there.
+    opening: Option<JoinHandle<sqlx::Result<PgListener>>>,
     /// When it is opened again.
     retry_at: Instant,
     /// When the server was heard last.
@@ -38,6 +41,7 @@ impl WakeUpListener {
             pool: pool.clone(),
             channel,
             listener: None,
+            opening: None,
             retry_at: now,
             heard_at: now,
             asked_at: None,
@@ -46,10 +50,22 @@ impl WakeUpListener {
         this
     }
 
+    /// Opens the listener at its time, or waits for the task that does. A call that was given up is continued by the next one.
     async fn try_to_open(&mut self) {
+        if self.opening.is_none() {
+            tokio::time::sleep_until(self.retry_at).await;
+        }
+        let (pool, channel) = (&self.pool, self.channel);
+        let opening = self.opening.get_or_insert_with(|| {
+            let pool = pool.clone();
+            tokio::spawn(async move {
+                timeout(pool.limit(), listen(&pool, channel)).await.unwrap_or_else(|_| Err(unanswered()))
+            })
+        });
+        let opened = opening.await.unwrap_or_else(|_| Err(unanswered()));
+        self.opening = None;
         self.retry_at = Instant::now() + RETRY_INTERVAL;
-        let listener = timeout(self.pool.limit(), listen(&self.pool, self.channel)).await;
-        match listener.unwrap_or(Err(unanswered())) {
+        match opened {
             Ok(listener) => {
                 self.listener = Some(listener);
                 self.heard();
@@ -73,7 +89,6 @@ impl WakeUpListener {
         let limit = self.pool.limit();
         loop {
             let Some(listener) = &mut self.listener else {
-                tokio::time::sleep_until(self.retry_at).await;
                 self.try_to_open().await;
                 if self.listener.is_some() {
                     return;

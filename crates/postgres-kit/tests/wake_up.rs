@@ -8,7 +8,7 @@ use postgres_kit::Pool;
 use postgres_kit::wake_up::WakeUpListener;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _};
-use testkit::proxy::FaultProxy;
+use testkit::proxy::{Direction, FaultProxy};
 use tokio::time::timeout;
 
 const WITHIN: Duration = Duration::from_secs(20);
@@ -37,6 +37,8 @@ async fn a_listener_whose_server_went_away_without_a_word_is_opened_again(
     let pool = Pool::from(behind).with_statement_limit(Duration::from_millis(200));
     let mut listener = WakeUpListener::open(&pool, "tested").await;
     proxy.silence();
+    // A connection takes longer than a wait.
+    proxy.delay(Direction::ToClient, Duration::from_millis(25));
     let woken = async { while timeout(Duration::from_millis(50), listener.wait()).await.is_err() {} };
     timeout(WITHIN, woken).await.expect("nothing was noticed");
     sqlx::query("SELECT pg_notify('tested', '')").execute(&pool).await.unwrap();
