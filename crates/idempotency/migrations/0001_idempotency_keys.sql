@@ -90,7 +90,11 @@ DECLARE
     granted         boolean[];
     today_partition boolean := to_regclass('idempotency.keys_' || to_char(today, 'YYYYMMDD')) IS NOT NULL;
 BEGIN
-    PERFORM set_config('statement_timeout', lease_ms, true), set_config('idle_in_transaction_session_timeout', lease_ms, true);
+    PERFORM set_config('idle_in_transaction_session_timeout', lease_ms, true);
+    -- No statement outlives the lease, and a shorter limit of the session stays: its client waits no longer.
+    IF current_setting('statement_timeout')::interval NOT BETWEEN interval '1 ms' AND lease_ms::bigint * interval '1 ms' THEN
+        PERFORM set_config('statement_timeout', lease_ms, true);
+    END IF;
     granted := ARRAY(SELECT pg_try_advisory_xact_lock(requested.number)
                      FROM unnest(lock_numbers) WITH ORDINALITY AS requested (number, ordinal) ORDER BY requested.ordinal);
     -- Every day on which a live row can have been written; one index scan per key and day, whatever size the planner assumes

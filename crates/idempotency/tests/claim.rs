@@ -12,8 +12,8 @@ use idempotency::{
     MIGRATOR, StoredResponse, claim,
 };
 use postgres_kit::{Pool, Transaction};
-use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, PgPool};
 
 const BODY: &[u8] = br#"{"made":"now"}"#;
 /// Longest wait for the database.
@@ -168,6 +168,22 @@ async fn s4_4_a_statement_that_outlasts_its_idempotency_lease_is_aborted(pool: P
     let _lease = claim(&mut holder, &scope(&key), &request("a"), &options).await.unwrap();
     let error = sqlx::query("SELECT pg_sleep(60)").execute(&mut *holder).await.unwrap_err();
     assert_eq!(error.as_database_error().unwrap().code().as_deref(), Some("57014"));
+}
+
+/// The session's own limit is that of its client: beyond it nobody waits for the statement.
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s4_4_an_idempotency_claim_raises_no_limit_of_its_session(pool: PgPool) {
+    for (limit, expected) in [("0", "30s"), ("8s", "8s"), ("30s", "30s"), ("1min", "30s")] {
+        let key = key(limit);
+        let options = IdempotencyOptions::new(24, Duration::from_secs(30)).unwrap();
+        let mut holder = Pool::from(pool.clone()).begin().await.unwrap();
+        let own = format!("SET LOCAL statement_timeout = '{limit}'");
+        sqlx::raw_sql(AssertSqlSafe(own)).execute(&mut *holder).await.unwrap();
+        let _lease = claim(&mut holder, &scope(&key), &request("a"), &options).await.unwrap();
+        let applied: String =
+            sqlx::query_scalar("SHOW statement_timeout").fetch_one(&mut *holder).await.unwrap();
+        assert_eq!(applied, expected, "the session's limit is {limit}");
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
