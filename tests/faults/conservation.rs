@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use serde_json::json;
 use testkit::system::{AcceptedPayment, OPENING_MINOR, payment_request};
+use testkit::temporal::EventType;
 use testkit::wait::until;
 use testkit::{System, SystemOptions, auditor};
 
@@ -113,5 +115,19 @@ async fn s0_13_balances_are_exact_while_compensating_workers_are_killed() -> any
     assert_eq!(system.available().await?, OPENING_MINOR - i64::try_from(KILLS * SOUND)? * 100);
     let audit = system.audit().await?;
     assert_eq!((audit.payments, audit.debited, audit.open), (ends.len(), KILLS * SOUND, 0));
+    Ok(())
+}
+
+/// A payment that Temporal saw fail and the bank's ledger calls timed out: bank and switch agree, since no money left.
+#[tokio::test]
+async fn an_end_that_temporals_history_contradicts_fails_the_audit() -> anyhow::Result<()> {
+    let system = System::start("contradicted", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"submit": ["refuse_unrecorded"]})).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "failed").await?;
+    system.wait_for_event(&payment.payment_id, EventType::WorkflowExecutionFailed).await?;
+    system.damage_ledger("UPDATE payments SET state = 'timed_out'").await?;
+    let error = format!("{:#}", system.audit().await.err().context("the audit found nothing")?);
+    assert!(error.contains("is timed_out, and its workflow failed"), "{error}");
     Ok(())
 }

@@ -20,7 +20,7 @@
 //! | [`temporal`] | the recorded history of a workflow, reset and deletion |
 //! | [`stream`] | the stream of a payment's events |
 //! | [`switch`] | the admin interface of the mock switch: faults, and its transfers |
-//! | [`auditor`] | the comparison of bank and switch; shares no code and no query with the service |
+//! | [`auditor`] | the comparison of bank, switch and Temporal's histories; shares no code and no query with the service |
 //! | [`wait`] | waiting for a condition without fixed sleeps |
 
 pub mod auditor;

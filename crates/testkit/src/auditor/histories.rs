@@ -1,15 +1,21 @@
 //! Temporal's histories as the third book: how each payment's last workflow run closed, compared with the bank's ledger.
 
 use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 
+use anyhow::ensure;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use sqlx::Row as _;
+use temporalio_client::errors::WorkflowInteractionError;
 
 use crate::System;
 use crate::temporal::{EventType, HistoryEvent, failure_message};
 
 /// Histories that are read at once.
 const CONCURRENT_READS: usize = 8;
+
+/// How a run closed that somebody terminated.
+const TERMINATED: &str = "WorkflowExecutionTerminated";
 
 /// What the histories say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,19 +45,7 @@ struct Booked {
 /// # Errors
 /// If PostgreSQL does not answer. A history that Temporal does not return is a disagreement.
 pub async fn compare(system: &System, terminated: &BTreeSet<String>) -> anyhow::Result<HistoryAudit> {
-    let rows = sqlx::query(
-        "SELECT payment_id, workflow_id, state, EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id) AS moved_money
-         FROM payments p ORDER BY payment_id",
-    )
-    .fetch_all(&system.database.pool)
-    .await?;
-    let payments = rows.iter().map(|row| Booked {
-        payment_id: row.get("payment_id"),
-        workflow_id: row.get("workflow_id"),
-        state: row.get("state"),
-        moved_money: row.get("moved_money"),
-    });
-    stream::iter(payments)
+    stream::iter(Booked::all(system).await?)
         .map(|payment| async move {
             let read = system.history(&payment.workflow_id).await;
             anyhow::Ok((payment, read))
@@ -74,7 +68,74 @@ pub async fn compare(system: &System, terminated: &BTreeSet<String>) -> anyhow::
         .await
 }
 
+/// The histories of a system whose processes may still run: those that agreed are not read again.
+#[derive(Debug, Default)]
+pub(crate) struct ClosedHistories(Mutex<BTreeSet<String>>);
+
+impl ClosedHistories {
+    /// Compares the last workflow run of each payment that has ended with its end. A run may close later than its payment ends; a test
+    /// may have terminated it, or deleted its history.
+    ///
+    /// # Errors
+    /// Every payment whose run closed with another end, or the error of Temporal or PostgreSQL.
+    pub(crate) async fn check(&self, system: &System) -> anyhow::Result<()> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let ended = Booked::all(system).await?.into_iter();
+        let ended = ended.filter(|payment| payment.has_ended() && !known.contains(&payment.workflow_id));
+        let compared: Vec<(String, Option<String>)> = stream::iter(ended)
+            .map(|payment| async move {
+                let history = match system.history(&payment.workflow_id).await {
+                    Ok(history) => history,
+                    Err(error) if is_missing(&error) => return Ok(None),
+                    Err(error) => return Err(error),
+                };
+                let Some(end) = close(&history).map(end_of) else { return Ok(None) };
+                let disagreement =
+                    (end != payment.state && end != TERMINATED).then(|| payment.disagreement(Some(&end)));
+                Ok(Some((payment.workflow_id, disagreement)))
+            })
+            .buffer_unordered(CONCURRENT_READS)
+            .try_filter_map(async |compared| anyhow::Ok(compared))
+            .try_collect()
+            .await?;
+        let disagreements: Vec<&str> =
+            compared.iter().filter_map(|(_, disagreement)| disagreement.as_deref()).collect();
+        ensure!(disagreements.is_empty(), "bank and Temporal disagree:\n{}", disagreements.join("\n"));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(compared.into_iter().map(|(id, _)| id));
+        Ok(())
+    }
+}
+
+/// Whether Temporal has no such workflow.
+fn is_missing(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(WorkflowInteractionError::NotFound(_)))
+}
+
 impl Booked {
+    async fn all(system: &System) -> anyhow::Result<Vec<Self>> {
+        let rows = sqlx::query(
+            "SELECT payment_id, workflow_id, state, EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id) AS moved_money
+             FROM payments p ORDER BY payment_id",
+        )
+        .fetch_all(&system.database.pool)
+        .await?;
+        let booked = rows.iter().map(|row| Self {
+            payment_id: row.get("payment_id"),
+            workflow_id: row.get("workflow_id"),
+            state: row.get("state"),
+            moved_money: row.get("moved_money"),
+        });
+        Ok(booked.collect())
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.state.as_str(), "settled" | "rejected" | "failed" | "timed_out" | "cancelled")
+    }
+
+    fn disagreement(&self, end: Option<&str>) -> String {
+        format!("{} is {}, and its workflow {}", self.payment_id, self.state, end.unwrap_or("runs"))
+    }
+
     fn never_began(&self) -> bool {
         matches!(self.state.as_str(), "cancelled" | "rejected") && !self.moved_money
     }
@@ -87,10 +148,9 @@ fn repeated_steps(history: &[HistoryEvent]) -> usize {
     history.iter().filter(repeated).count()
 }
 
-fn disagreement(payment: &Booked, history: &[HistoryEvent], terminated: &BTreeSet<String>) -> Option<String> {
-    let Booked { payment_id, state, workflow_id, .. } = payment;
-    let has_ended = matches!(state.as_str(), "settled" | "rejected" | "failed" | "timed_out" | "cancelled");
-    let close = history.last().filter(|event| {
+/// The event with which a run closed.
+fn close(history: &[HistoryEvent]) -> Option<&HistoryEvent> {
+    history.last().filter(|event| {
         matches!(
             event.event_type(),
             EventType::WorkflowExecutionCompleted
@@ -99,13 +159,16 @@ fn disagreement(payment: &Booked, history: &[HistoryEvent], terminated: &BTreeSe
                 | EventType::WorkflowExecutionTerminated
                 | EventType::WorkflowExecutionCanceled
         )
-    });
-    let end = close.map(end_of);
-    match (has_ended, end.as_deref()) {
-        (true, Some(end)) if end == state => None,
+    })
+}
+
+fn disagreement(payment: &Booked, history: &[HistoryEvent], terminated: &BTreeSet<String>) -> Option<String> {
+    let end = close(history).map(end_of);
+    match (payment.has_ended(), end.as_deref()) {
+        (true, Some(end)) if end == payment.state => None,
         (false, None) => None,
-        (true, Some("WorkflowExecutionTerminated")) if terminated.contains(workflow_id) => None,
-        (_, end) => Some(format!("{payment_id} is {state}, and its workflow {}", end.unwrap_or("runs"))),
+        (true, Some(TERMINATED)) if terminated.contains(&payment.workflow_id) => None,
+        (_, end) => Some(payment.disagreement(end)),
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::auditor::Audit;
+use crate::auditor::histories::ClosedHistories;
 use crate::auditor::sampler::Sampler;
 use crate::config_file;
 use crate::database::{self, Database};
@@ -76,6 +77,8 @@ pub struct System {
     /// What [`System::audit`] counted before the present case.
     pub(crate) counted_before: Audit,
     pub(crate) sampler: Sampler,
+    /// What [`System::audit`] compares with Temporal.
+    pub(crate) histories: ClosedHistories,
     /// What was paid in, in minor units: the opening balances, and deposits.
     pub(crate) paid_in_minor: AtomicI64,
     pub(crate) http: reqwest::Client,
@@ -219,6 +222,7 @@ impl System {
             account: ALICE.to_owned(),
             counted_before: Audit::default(),
             sampler,
+            histories: ClosedHistories::default(),
             paid_in_minor: AtomicI64::new(0),
             http: crate::http(),
             temporal: OnceCell::new(),

@@ -235,7 +235,7 @@ impl System {
         Ok(())
     }
 
-    /// Compares bank and switches ([`auditor::compare`]). Called at the end of every case: the ledger has been sampled since the start.
+    /// Compares the three books: bank and switches ([`auditor::compare`]), and the closed runs of Temporal's workflows. Called at the end of every case: the ledger has been sampled since the start.
     ///
     /// # Errors
     /// Every disagreement, or the first sample that was not in order.
@@ -247,6 +247,7 @@ impl System {
     pub(super) async fn audit_all(&self) -> anyhow::Result<Audit> {
         let audit = auditor::compare(&self.database.pool, self.switches()).await?;
         auditor::check_total(&self.database.pool, self.paid_in_minor.load(Ordering::Relaxed)).await?;
+        self.histories.check(self).await?;
         self.sampler.check()?;
         Ok(audit)
     }
