@@ -7,6 +7,7 @@
 //! | `strategies/` | each submit strategy (S0.11, S1.5, S1.8), and operator decisions |
 //! | `rails/` | the shipped profile of each real rail against a mock switch of its shape (docs/rails/README.md) |
 //! | `faults/` | callbacks, cancels, interruptions, clocks, starts and full disks (R17 to R22, R30, R31, R35); failures of background-worker, broker and notifier (R23, R32) |
+//! | `chaos/` | payments under load while every process, link and server fails at seeded instants (R11 to R15) |
 //! | `http/` | requests generated from the OpenAPI document (R24) |
 //! | `replay/` | recorded workflow histories against the current code (R27) |
 //! | `tidy/` | mechanical checks of the repository: cited tests and paths, replaced words, dependencies between crates |

@@ -101,6 +101,7 @@ pub fn router(config: Config, pool: Pool, stopping: CancellationToken) -> Result
         all = all.merge(openapi_kit::page(docs::complete(document)));
     }
     Ok(bounded(all, BOUNDS)
+        .layer(from_fn(requests::crash_before_answer))
         .layer(from_fn(record_duration))
         .layer(PropagateRequestIdLayer::x_request_id())
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crash_point::crash_point;
 use payment_ledger::Ledger;
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
@@ -26,7 +27,9 @@ async fn deliver(ledger: &Ledger, updates: &UpdateSender, message: &InboxMessage
     if message.ended {
         return Ok(());
     }
-    match updates.decide(&message.workflow_id, decision).await {
+    let updated = updates.decide(&message.workflow_id, decision).await;
+    crash_point("after updating a workflow");
+    match updated {
         // Not marked as delivered: the run that accepted the decision may be lost before it applies it.
         Ok(UpdateOutcome::Accepted) => Ok(()),
         Ok(UpdateOutcome::Completed(_)) => {

@@ -6,21 +6,23 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use temporalio_client::WorkflowTerminateOptions;
 use testkit::process::Process;
-use testkit::system::{AcceptedPayment, OPENING_MINOR, payment_request};
+use testkit::system::{API_KEY, AcceptedPayment, OPENING_MINOR, payment_request};
 use testkit::temporal::EventType;
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
 use uuid::Uuid;
 
 use crate::event_bank::EventBank;
+use crate::outbound_webhooks::{Receiver, post};
+use crate::reconciliation;
 
 /// Time limit for a process to die at its point, and for a payment to reach its end.
-const WITHIN: Duration = Duration::from_secs(120);
+pub(crate) const WITHIN: Duration = Duration::from_secs(120);
 /// Banks with the ordinary profile. Each runs its cases one after the other, beside the other banks: a case mostly waits for Temporal's timeouts.
 const ORDINARY_BANKS: usize = 4;
 /// Environment variable of the point.
@@ -33,6 +35,7 @@ enum Dies {
     Api,
     BackgroundWorker,
     Notifier,
+    OperatorApi,
 }
 
 /// What leads a payment to the point.
@@ -54,6 +57,14 @@ enum Course {
     NeedsOperator,
     /// The same, and two operators decide that it is debited.
     IsDecided,
+    /// The database refuses its debit for good: operators are called.
+    IsNotDebited,
+    /// Its workflow finds it invalid.
+    IsInvalid,
+    /// It settles, and a reconciliation run compares it.
+    IsReconciled,
+    /// It settles, and the tenant's webhook endpoint receives its events.
+    IsSent,
     /// It settles at a switch without references: it waits for the lock of the account that is paid.
     IsLocked,
     /// The same; the worker may die once the transfer is accepted, so that the only attempt is not interrupted.
@@ -107,6 +118,12 @@ const CASES: &[Case<'_>] = &[
     (Dies::Worker, "after needs_operator", Course::NeedsOperator),
     (Dies::Worker, "before apply_decision", Course::IsDecided),
     (Dies::Worker, "after apply_decision", Course::IsDecided),
+    (Dies::Worker, "before alert", Course::IsNotDebited),
+    (Dies::Worker, "after alert", Course::IsNotDebited),
+    (Dies::Worker, "before reject", Course::IsInvalid),
+    (Dies::Worker, "after reject", Course::IsInvalid),
+    (Dies::Worker, "before run_reconciliation", Course::IsReconciled),
+    (Dies::Worker, "after run_reconciliation", Course::IsReconciled),
     (Dies::Worker, "before get_lock", Course::IsLocked),
     (Dies::Worker, "after get_lock", Course::IsLocked),
     (Dies::Worker, "before check_lock_holder", Course::HoldsLock),
@@ -129,6 +146,10 @@ const CASES: &[Case<'_>] = &[
     (Dies::BackgroundWorker, "after publishing an event", Course::Settles),
     (Dies::Notifier, "before consuming events", Course::Settles),
     (Dies::Notifier, "after consuming events", Course::Settles),
+    (Dies::Notifier, "before sending a webhook", Course::IsSent),
+    (Dies::Notifier, "after sending a webhook", Course::IsSent),
+    (Dies::OperatorApi, "after storing a decision", Course::IsDecided),
+    (Dies::OperatorApi, "after updating a workflow", Course::IsDecided),
 ];
 
 /// What compensates, where the worker dies after the effect and before the report: it is repeated.
@@ -144,11 +165,11 @@ const COMPENSATIONS: &[(&str, Course)] = &[
 
 /// Activities without a case, and why.
 const NOT_COVERED: &[(&str, &str)] = &[
-    ("reject", "of a payment that its own workflow finds invalid; not covered yet"),
     ("reconcile", "writes nothing"),
-    ("close_decision", "of a decision that comes when the payment has ended; it moves nothing"),
-    ("alert", "records an alert, and moves nothing"),
-    ("run_reconciliation", "no step of a payment; another worker continues it"),
+    (
+        "close_decision",
+        "of a decision that comes at the instant at which the payment ends, which no test can hold; its repeat keeps the first outcome (r2_every_step_of_a_payment_that_runs_twice_has_one_effect_and_one_answer)",
+    ),
 ];
 
 impl Kind {
@@ -228,20 +249,23 @@ impl Course {
     fn end(self) -> &'static str {
         match self {
             Self::IsRefused | Self::IsRecalled | Self::IsTerminated => "failed",
-            Self::NeedsOperator => "needs_operator",
+            Self::IsInvalid => "rejected",
+            Self::NeedsOperator | Self::IsNotDebited => "needs_operator",
             Self::IsCancelled => "cancelled",
             _ => "settled",
         }
     }
 }
 
-fn process(bank: &mut EventBank, dies: Dies) -> &mut Process {
-    match dies {
+/// The process of a bank that dies. operator-api is none: it runs only while operators decide ([`decide`]).
+fn process(bank: &mut EventBank, dies: Dies) -> anyhow::Result<&mut Process> {
+    Ok(match dies {
         Dies::Worker => &mut bank.system.worker,
         Dies::Api => &mut bank.system.api,
         Dies::BackgroundWorker => &mut bank.system.background_worker,
         Dies::Notifier => &mut bank.notifier,
-    }
+        Dies::OperatorApi => bail!("operator-api does not run"),
+    })
 }
 
 fn request(system: &System, amount: &str) -> Value {
@@ -270,14 +294,14 @@ async fn order(system: &System, key: &str, amount: &str) -> anyhow::Result<Accep
 }
 
 /// Starts a process again as one that dies at the point. A payment-worker may die before it is ready.
-async fn doom(process: &mut Process, point: &str) -> anyhow::Result<()> {
+pub(crate) async fn doom(process: &mut Process, point: &str) -> anyhow::Result<()> {
     process.kill().await?;
     process.set_variable(VARIABLE, point);
     if process.name() == "payment-worker" { process.spawn() } else { process.restart().await }
 }
 
 /// Waits until a process has died at the point `deaths` times, and starts it again each time, at last as one that lives.
-async fn die(process: &mut Process, point: &str, deaths: u32) -> anyhow::Result<()> {
+pub(crate) async fn die(process: &mut Process, point: &str, deaths: u32) -> anyhow::Result<()> {
     for left in (0..deaths).rev() {
         until(&format!("{} dies {point}", process.name()), WITHIN, || {
             let exited = process.has_exited();
@@ -296,15 +320,98 @@ async fn die(process: &mut Process, point: &str, deaths: u32) -> anyhow::Result<
     Ok(())
 }
 
+/// A payment that its workflow finds invalid, as if payments-api had not checked it: over its switch's limit. No worker runs.
+async fn make_invalid(system: &System, id: &str) -> anyhow::Result<()> {
+    let over_limit = "WITH small AS (
+             SELECT profile || '{\"amount_limit_minor\": 1}' AS profile FROM switch_profiles
+             WHERE profile_hash = (SELECT profile_hash FROM payments WHERE payment_id = $1)),
+         stored AS (
+             INSERT INTO switch_profiles (profile_hash, profile) SELECT switch_profile_hash(profile), profile FROM small
+             ON CONFLICT DO NOTHING)
+         UPDATE payments SET profile_hash = (SELECT switch_profile_hash(profile) FROM small) WHERE payment_id = $1";
+    sqlx::query(over_limit).bind(id).execute(&system.database.pool).await?;
+    Ok(())
+}
+
+/// Two operators decide that a payment is debited; operator-api dies meanwhile if it is its turn.
+async fn decide(system: &System, id: &str, (dies, point, _): Case<'_>, deaths: u32) -> anyhow::Result<()> {
+    system.wait_for_state(id, "needs_operator").await?;
+    system.set_account_status(system.account(), "active").await?;
+    // A bank may have several such cases, and a name is an operator's for ever.
+    let staff = ["ann", "ben"].map(|name| format!("{name}-{}", Uuid::new_v4().simple()));
+    let staff = [staff[0].as_str(), staff[1].as_str()];
+    let mut operators = system.operators(&staff).await?;
+    if dies != Dies::OperatorApi {
+        return operators.decide_debit(system, staff, id).await;
+    }
+    doom(&mut operators.api, point).await?;
+    // It may die before it answers.
+    drop(operators.decide_debit(system, staff, id).await);
+    die(&mut operators.api, point, deaths).await
+}
+
+/// Creates a webhook endpoint of the tenant, and the system that receives its events.
+async fn create_endpoint(system: &System) -> anyhow::Result<Endpoint> {
+    let receiver = Receiver::start().await?;
+    let endpoints = format!("{}/api/v1/webhook-endpoints", system.api.url());
+    let created = post(&endpoints, &json!({"url": receiver.hook()})).await?;
+    let text = |field: &str| created[field].as_str().map(str::to_owned).context(created.to_string());
+    receiver.set_secrets(&[&text("secret")?]).await?;
+    Ok(Endpoint { id: text("endpoint_id")?, receiver })
+}
+
+/// A webhook endpoint, and the system of the tenant that receives its events.
+struct Endpoint {
+    id: String,
+    receiver: Receiver,
+}
+
+impl Endpoint {
+    /// Waits until both events of a payment are recorded as delivered, and deletes the endpoint. Every copy of an event has one id, which the
+    /// tenant knows it by.
+    async fn finish(self, system: &System, payment_id: &str, point: &str) -> anyhow::Result<()> {
+        let pool = &system.database.pool;
+        until("both events are delivered", WITHIN, || async {
+            let delivered =
+                "SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'delivered'";
+            let delivered: i64 = sqlx::query_scalar(delivered).bind(&self.id).fetch_one(pool).await?;
+            Ok((delivered == 2).then_some(()))
+        })
+        .await?;
+        let received = self.receiver.received().await?;
+        ensure!(received.iter().all(|one| one["verified"] == true), "a signature is invalid: {received:?}");
+        let ids: BTreeSet<&str> = received.iter().filter_map(|one| one["id"].as_str()).collect();
+        let events = ["transfer_pending", "transfer_sent"].map(|kind| format!("{payment_id}:{kind}"));
+        ensure!(ids == events.iter().map(String::as_str).collect(), "{ids:?}");
+        // What was sent, and not recorded, is sent again.
+        ensure!((received.len() > events.len()) == (point == "after sending a webhook"), "{received:?}");
+        let endpoint = format!("{}/api/v1/webhook-endpoints/{}", system.api.url(), self.id);
+        let delete = testkit::http().delete(endpoint).bearer_auth(API_KEY);
+        delete.header("Idempotency-Key", Uuid::new_v4().to_string()).send().await?.error_for_status()?;
+        Ok(())
+    }
+}
+
 /// Runs one case; afterwards, every process lives and the payment has ended, or waits for an operator.
-async fn run(bank: &mut EventBank, (dies, point, path): Case<'_>, deaths: u32) -> anyhow::Result<()> {
-    if path != Course::HoldsLock {
-        doom(process(bank, dies), point).await?;
+async fn run(bank: &mut EventBank, case: Case<'_>, deaths: u32) -> anyhow::Result<()> {
+    let (dies, point, path) = case;
+    match (dies, path) {
+        // They are doomed later.
+        (Dies::OperatorApi, _) | (_, Course::HoldsLock) => {}
+        (_, Course::IsInvalid) => bank.system.worker.kill().await?,
+        _ => doom(process(bank, dies)?, point).await?,
     }
     if path == Course::IsDeliveredLate {
         bank.system.api.kill().await?;
         bank.system.api.set_variable(VARIABLE, "after storing a callback");
         bank.system.api.restart().await?;
+    }
+    let endpoint = if path == Course::IsSent { Some(create_endpoint(&bank.system).await?) } else { None };
+    let pool = bank.system.database.pool.clone();
+    if path == Course::IsNotDebited {
+        // Earlier payments of the bank were debited.
+        let constraint = "ALTER TABLE journal ADD CONSTRAINT no_debit CHECK (kind <> 'debit') NOT VALID";
+        sqlx::raw_sql(constraint).execute(&pool).await?;
     }
 
     if path.freezes() {
@@ -320,7 +427,7 @@ async fn run(bank: &mut EventBank, (dies, point, path): Case<'_>, deaths: u32) -
     let payment = if dies == Dies::Api && point.ends_with("accepting a payment") {
         let refused = bank.system.post_payment(&key, &request(&bank.system, path.amount())).await;
         ensure!(refused.is_err(), "payments-api answered: {refused:?}");
-        die(process(bank, dies), point, deaths).await?;
+        die(process(bank, dies)?, point, deaths).await?;
         order(&bank.system, &key, path.amount()).await?
     } else {
         order(&bank.system, &key, path.amount()).await?
@@ -333,7 +440,20 @@ async fn run(bank: &mut EventBank, (dies, point, path): Case<'_>, deaths: u32) -
         bank.system.set_account_status(bank.system.account(), "frozen").await?;
         bank.system.switch.finish_transfer(&payment.reference, "settle").await?;
     }
+    let mut reconciling = None;
     match path {
+        Course::IsInvalid => {
+            make_invalid(&bank.system, id).await?;
+            bank.system.worker.set_variable(VARIABLE, point);
+            bank.system.worker.spawn()?;
+        }
+        Course::IsReconciled => {
+            bank.system.wait_for_state(id, "settled").await?;
+            let run = reconciliation::start(&bank.system, id).await?;
+            bank.system.wait_for_attempt(&run, "run_reconciliation", 1).await?;
+            reconciliation::shorten_heartbeat_timeout(&bank.system, &run).await?;
+            reconciling = Some(run);
+        }
         Course::IsTerminated => {
             let workflow = bank.system.workflow(id).await?;
             workflow.terminate(WorkflowTerminateOptions::default()).await?;
@@ -343,23 +463,17 @@ async fn run(bank: &mut EventBank, (dies, point, path): Case<'_>, deaths: u32) -
         Course::IsDeliveredLate => die(&mut bank.system.api, "after storing a callback", 1).await?,
         Course::HoldsLock => {
             bank.system.wait_for_state(id, "submitted").await?;
-            doom(process(bank, dies), point).await?;
+            doom(process(bank, dies)?, point).await?;
             // It reports nothing before the payment has ended.
             if point == "after check_lock_holder" {
                 bank.system.switch.finish_transfer(&payment.reference, "settle").await?;
             }
         }
-        Course::IsDecided => {
-            bank.system.wait_for_state(id, "needs_operator").await?;
-            bank.system.set_account_status(bank.system.account(), "active").await?;
-            let staff = ["ann", "ben"];
-            let operators = bank.system.operators(&staff).await?;
-            operators.decide_debit(&bank.system, staff, id).await?;
-        }
+        Course::IsDecided => decide(&bank.system, id, case, deaths).await?,
         _ => {}
     }
-    if !point.ends_with("accepting a payment") {
-        die(process(bank, dies), point, deaths).await?;
+    if dies != Dies::OperatorApi && !point.ends_with("accepting a payment") {
+        die(process(bank, dies)?, point, deaths).await?;
     }
     if point == "before check_lock_holder" {
         bank.system.switch.finish_transfer(&payment.reference, "settle").await?;
@@ -373,9 +487,21 @@ async fn run(bank: &mut EventBank, (dies, point, path): Case<'_>, deaths: u32) -
             "a payment that was not charged cost something"
         );
     }
+    if path == Course::IsNotDebited {
+        sqlx::raw_sql("ALTER TABLE journal DROP CONSTRAINT no_debit").execute(&pool).await?;
+        let alerts = "SELECT count(*) FROM alerts WHERE payment_id = $1 AND kind = 'debit_failed'";
+        let alerts: i64 = sqlx::query_scalar(alerts).bind(id).fetch_one(&pool).await?;
+        ensure!(alerts == 1, "{alerts} alerts of one debit");
+    }
+    if let Some(run) = reconciling {
+        bank.system.wait_for_event(&run, EventType::WorkflowExecutionCompleted).await?;
+    }
     // A payment that was decided has another event than one that settles.
     if path.end() == "settled" && path != Course::IsDecided {
         bank.wait_for_notifications(std::slice::from_ref(id)).await?;
+    }
+    if let Some(endpoint) = endpoint {
+        endpoint.finish(&bank.system, id, point).await?;
     }
     // No step is left that could bring a process to its point in the bank's next case.
     bank.system.wait_until_inbox_delivered(id).await?;

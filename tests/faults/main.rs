@@ -33,6 +33,7 @@ mod silent_database;
 mod sla_end;
 mod temporal_namespace;
 mod truth_table;
+mod unanswered_requests;
 mod untrue_callbacks;
 mod upgrades;
 mod workflow_starts;

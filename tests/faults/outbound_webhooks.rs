@@ -19,14 +19,14 @@ use uuid::Uuid;
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// The tenant's system, in a process that is killed when dropped.
-struct Receiver {
+pub(crate) struct Receiver {
     _child: Child,
     url: String,
     http: reqwest::Client,
 }
 
 impl Receiver {
-    async fn start() -> anyhow::Result<Self> {
+    pub(crate) async fn start() -> anyhow::Result<Self> {
         let python = std::env::var_os("TEST_STANDARDWEBHOOKS").context(
             "TEST_STANDARDWEBHOOKS is not set: run the tests by `./dev test`, which installs the library",
         )?;
@@ -46,7 +46,7 @@ impl Receiver {
         Ok(Self { _child: child, url: format!("http://127.0.0.1:{port}"), http: testkit::http() })
     }
 
-    fn hook(&self) -> String {
+    pub(crate) fn hook(&self) -> String {
         format!("{}/hook", self.url)
     }
 
@@ -56,7 +56,7 @@ impl Receiver {
     }
 
     /// Sets the secrets that the receiver accepts.
-    async fn set_secrets(&self, secrets: &[&str]) -> anyhow::Result<()> {
+    pub(crate) async fn set_secrets(&self, secrets: &[&str]) -> anyhow::Result<()> {
         self.put("/secrets", json!(secrets)).await
     }
 
@@ -66,7 +66,7 @@ impl Receiver {
     }
 
     /// All requests that the receiver got, in order.
-    async fn received(&self) -> anyhow::Result<Vec<Value>> {
+    pub(crate) async fn received(&self) -> anyhow::Result<Vec<Value>> {
         Ok(self.http.get(format!("{}/received", self.url)).send().await?.json().await?)
     }
 
@@ -160,7 +160,7 @@ impl WebhookBank {
     }
 }
 
-async fn post(url: &str, body: &Value) -> anyhow::Result<Value> {
+pub(crate) async fn post(url: &str, body: &Value) -> anyhow::Result<Value> {
     let key = Uuid::new_v4().to_string();
     let request = testkit::http().post(url).bearer_auth(API_KEY).header("Idempotency-Key", key).json(body);
     let response = request.send().await?;

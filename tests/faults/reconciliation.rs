@@ -31,7 +31,7 @@ const EVERYTHING: ReconciliationInput =
 /// Runs the reconciliation workflow with a grace period of zero.
 async fn reconcile(system: &System, name: &str) -> anyhow::Result<ReconciliationSummary> {
     let client = system.temporal().await?;
-    let id = format!("{}-{name}", system.task_queue);
+    let id = workflow_id(system, name);
     let options = WorkflowStartOptions::new(system.task_queue.clone(), id).build();
     let handle = client.start_workflow(ReconciliationWorkflow::run, EVERYTHING, options).await?;
     let result = handle.get_result(WorkflowGetResultOptions::default());
@@ -42,6 +42,18 @@ async fn reconcile(system: &System, name: &str) -> anyhow::Result<Reconciliation
             system.worker.log_tail()
         ),
     }
+}
+
+fn workflow_id(system: &System, name: &str) -> String {
+    format!("{}-{name}", system.task_queue)
+}
+
+/// Starts the reconciliation workflow, without waiting for its end; returns its id.
+pub(crate) async fn start(system: &System, name: &str) -> anyhow::Result<String> {
+    let id = workflow_id(system, name);
+    let options = WorkflowStartOptions::new(system.task_queue.clone(), id.clone()).build();
+    system.temporal().await?.start_workflow(ReconciliationWorkflow::run, EVERYTHING, options).await?;
+    Ok(id)
 }
 
 fn drift_counts(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {
@@ -181,7 +193,7 @@ async fn s0_15_the_worker_creates_the_reconciliation_schedule_once() -> anyhow::
 }
 
 /// Ends the wait for heartbeats of a killed worker early, as `temporal activity update-options` does.
-async fn shorten_heartbeat_timeout(system: &System, workflow_id: &str) -> anyhow::Result<()> {
+pub(crate) async fn shorten_heartbeat_timeout(system: &System, workflow_id: &str) -> anyhow::Result<()> {
     let execution = WorkflowExecution { workflow_id: workflow_id.to_owned(), run_id: String::new() };
     let mut request = UpdateActivityOptionsRequest {
         namespace: "default".to_owned(),
@@ -216,7 +228,7 @@ async fn s1_6_another_worker_continues_a_killed_reconciliation_run() -> anyhow::
     let pool = system.database.pool.clone();
     let mut lock = pool.begin().await?;
     sqlx::query("LOCK TABLE switch_callbacks IN ACCESS EXCLUSIVE MODE").execute(&mut *lock).await?;
-    let id = format!("{}-killed", system.task_queue);
+    let id = workflow_id(&system, "killed");
     let options = WorkflowStartOptions::new(system.task_queue.clone(), id.clone()).build();
     let client = system.temporal().await?.clone();
     let run = client.start_workflow(ReconciliationWorkflow::run, EVERYTHING, options).await?;

@@ -17,8 +17,8 @@ use payment_protocol::ids::SwitchName;
 use postgres_kit::Pool;
 use secrecy::ExposeSecret as _;
 use service_kit::bounds::bounded;
-use service_kit::published;
 use service_kit::task::Trigger;
+use service_kit::{published, requests};
 use switch_client::{CheckedSwitches, SecretsOf, SwitchReports};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -115,6 +115,7 @@ pub fn router(
     }
     // The last layer is the outermost: responses of the bounds have a request id, too.
     Ok(bounded(all, bounds)
+        .layer(from_fn(requests::crash_before_answer))
         .layer(from_fn(request_span::record_request))
         .layer(from_fn(request_span::record_duration))
         .layer(PropagateRequestIdLayer::x_request_id())

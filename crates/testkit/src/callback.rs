@@ -87,6 +87,18 @@ impl System {
         callback: &TestCallback,
         offset_s: i64,
     ) -> anyhow::Result<u16> {
+        Ok(self.callback_request(callback, offset_s)?.send().await?.status().as_u16())
+    }
+
+    /// The request of [`System::post_callback_signed_at`].
+    ///
+    /// # Errors
+    /// If the callback's secret is malformed.
+    pub fn callback_request(
+        &self,
+        callback: &TestCallback,
+        offset_s: i64,
+    ) -> anyhow::Result<reqwest::RequestBuilder> {
         let body = json!({
             "type": "transfer.completed", "reference": callback.reference, "status": callback.status,
             "amount_minor": callback.amount_minor, "currency": "EUR",
@@ -104,6 +116,6 @@ impl System {
         if let Some(position) = &callback.trace_parent {
             request = request.header("traceparent", position);
         }
-        Ok(request.send().await?.status().as_u16())
+        Ok(request)
     }
 }

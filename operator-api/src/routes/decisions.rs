@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use crash_point::crash_point;
 use jiff::Timestamp;
 use payment_ledger::operator::decisions::{ConfirmOutcome, DecisionStatus, DecisionView};
 use payment_ledger::{Ledger, access::operators::OperatorRole};
@@ -137,6 +138,7 @@ pub(crate) async fn propose_decision(
     let proposed =
         logged_in.ledger.propose(&payment_id, new.action, by, &new.reason, new.evidence.as_deref()).await?;
     if let Some(message) = proposed.message {
+        crash_point("after storing a decision");
         delivery::start(logged_in.ledger.clone(), Arc::clone(&app.updates), message);
     }
     tracing::info!(
@@ -219,6 +221,7 @@ pub(crate) async fn confirm_decision(
     correction::verify_proposed(&logged_in.ledger, &id, |name| app.switch(name).cloned()).await?;
     match logged_in.ledger.confirm(&id, logged_in.name(), &reason).await? {
         ConfirmOutcome::ToApply(message) => {
+            crash_point("after storing a decision");
             delivery::start(logged_in.ledger.clone(), Arc::clone(&app.updates), message);
         }
         ConfirmOutcome::Corrected { .. } => {}

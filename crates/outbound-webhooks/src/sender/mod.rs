@@ -15,6 +15,7 @@ mod record;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crash_point::crash_point;
 use postgres_kit::Pool;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -137,7 +138,9 @@ impl DeliverySender {
 impl Inner {
     /// One attempt and its record.
     async fn deliver(&self, claimed: ClaimedDelivery) {
+        crash_point("before sending a webhook");
         let attempt = self.http.attempt(&claimed).await;
+        crash_point("after sending a webhook");
         match record::record(self, &claimed, &attempt).await {
             Ok(outcome) => {
                 metrics::counter!("outbound_webhook_attempts_total", "outcome" => outcome.as_str())
