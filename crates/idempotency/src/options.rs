@@ -5,7 +5,8 @@ use std::time::Duration;
 
 const HOUR_S: u64 = 3_600;
 /// Allowed retention of a key, in hours (S4.2).
-const RETENTION_H: RangeInclusive<u64> = 24..=72;
+const RETENTION_H: RangeInclusive<u64> = 24..=RETENTION_MAX_H;
+const RETENTION_MAX_H: u64 = 72;
 /// Longest lease (S4.4).
 const LEASE_MAX: Duration = Duration::from_secs(30);
 /// Shortest lease: PostgreSQL counts timeouts in milliseconds, and 0 would disable the timeout.
@@ -37,6 +38,9 @@ pub enum IdempotencyOptionsError {
 }
 
 impl IdempotencyOptions {
+    /// Longest time that a completed key is stored.
+    pub const RETENTION_MAX: Duration = Duration::from_secs(RETENTION_MAX_H * HOUR_S);
+
     /// Keys are retained for `retention_h` hours (24 to 72); a holder may stall for `lease` (1 ms to 30 s).
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use idempotency::IdempotencyOptions;
 use outbox::nats::BrokerOptions;
 use payment_ledger::DatabaseOptions;
 use payment_ledger::audit::seal::heads::HeadsKey;
@@ -15,8 +16,8 @@ use workflow_api::TemporalOptions;
 
 use crate::heads_export::HeadsExport;
 
-/// Seconds of a day.
-const DAY_S: u64 = 24 * 3_600;
+/// The longest that an idempotency key lives, in seconds: its repeat compares the payment's request.
+const KEYS_LIVE_S: u64 = IdempotencyOptions::RETENTION_MAX.as_secs();
 
 /// Sections of the shared configuration file.
 #[derive(Debug, Default, Deserialize)]
@@ -61,7 +62,7 @@ pub(crate) struct BackgroundWorkerOptions {
     /// Retention of published events, during which they can be published again, in seconds. Default 14 days.
     pub(crate) event_retention_s: u64,
     /// How long a payment has ended before its personal fields are erased, where operators had its account erased, in seconds; not
-    /// shorter than `event_retention_s`, and a day at least. Default 30 days.
+    /// shorter than `event_retention_s`, and three days at least, the longest that idempotency keys live. Default 30 days.
     pub(crate) erase_after_s: u64,
     /// Pause between two batches of journal sealing, in milliseconds, 1 to 60000; no pause follows a full batch. Default 1000.
     pub(crate) seal_interval_ms: u64,
@@ -96,12 +97,13 @@ impl BackgroundWorkerOptions {
     /// How long a payment has ended before it is erased.
     ///
     /// # Errors
-    /// Events could not be published again as long as `event_retention_s` promises.
+    /// Events could not be published again as long as `event_retention_s` promises, or the repeat of a request whose idempotency key lives would
+    /// be refused.
     pub(crate) fn erase_after(&self) -> anyhow::Result<Duration> {
         let (erase, kept) = (self.erase_after_s, self.event_retention_s);
         anyhow::ensure!(
-            erase >= kept.max(DAY_S),
-            "background_worker.erase_after_s ({erase}) is at least a day ({DAY_S}) and background_worker.event_retention_s ({kept})"
+            erase >= kept.max(KEYS_LIVE_S),
+            "background_worker.erase_after_s ({erase}) is at least three days ({KEYS_LIVE_S}) and background_worker.event_retention_s ({kept})"
         );
         Ok(Duration::from_secs(erase))
     }
@@ -174,5 +176,16 @@ mod tests {
         for (change, message) in refused {
             assert_eq!(options(change), Err(message.to_owned()));
         }
+    }
+
+    #[test]
+    fn no_payment_is_erased_while_its_key_or_an_event_of_it_is_kept() {
+        let erase_after = |erase_after_s, event_retention_s| {
+            BackgroundWorkerOptions { erase_after_s, event_retention_s, ..BackgroundWorkerOptions::default() }
+                .erase_after()
+        };
+        assert!(erase_after(KEYS_LIVE_S, 1).is_ok());
+        assert!(erase_after(KEYS_LIVE_S - 1, 1).is_err());
+        assert!(erase_after(KEYS_LIVE_S, KEYS_LIVE_S + 1).is_err());
     }
 }
