@@ -211,9 +211,17 @@ impl Process {
     /// # Errors
     /// If the log cannot be read.
     pub fn has_logged(&self, text: &str) -> std::io::Result<bool> {
+        Ok(self.times_logged(text)? > 0)
+    }
+
+    /// How often the process has logged `text` since its last start.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn times_logged(&self, text: &str) -> std::io::Result<usize> {
         let log = std::fs::read(&self.log)?;
         let since_start = log.get(usize::try_from(self.log_from).unwrap_or(0)..).unwrap_or_default();
-        Ok(String::from_utf8_lossy(since_start).contains(text))
+        Ok(String::from_utf8_lossy(since_start).matches(text).count())
     }
 
     /// Waits until the log contains `text`, for a state of the process that nothing else shows.
