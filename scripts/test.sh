@@ -55,7 +55,7 @@ find_test_runner() {
 
 # The programs that take longest. They are run first, so that none of them runs alone at the end; those that mostly wait alternate with those that
 # compute, so that the processor is never without work.
-long_programs="faults acceptance tier strategies ledger chaos rails replay http seeded page cli simulation it api scripted_temporal guide"
+long_programs="faults callbacks acceptance tier strategies ledger chaos rails replay http seeded page cli simulation it api scripted_temporal guide"
 
 # run_all_programs OUTPUT: runs every test program, several at once, for most of them wait for servers and processes. The output of each
 # comes as a whole when it has ended.

@@ -22,7 +22,7 @@ use testkit::wait::until;
 use testkit::{System, SystemOptions, TestCallback};
 
 use crate::golden_table::{GoldenTable, Results};
-use crate::row_lock::{lock_account, wait_until_blocked, waiting_queries};
+use testkit::row_lock::{lock_account, wait_until_blocked, waiting_queries};
 
 /// Delay of a held request at the switch.
 const HELD_MS: u64 = 2_500;

@@ -9,7 +9,7 @@ use testkit::system::{AcceptedPayment, OPENING_MINOR};
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
 
-use crate::row_lock::{lock_account, wait_until_blocked};
+use testkit::row_lock::{lock_account, wait_until_blocked};
 
 /// Time limit for a cancel to be accepted, which waits until the database has ended the session of the frozen worker.
 const WITHIN: Duration = Duration::from_secs(60);

@@ -16,6 +16,7 @@
 //! | [`system`] | a complete bank with a mock switch |
 //! | `config_file` | the configuration file of those processes |
 //! | [`callback`] | callbacks that the test signs as a switch would |
+//! | [`row_lock`] | a lock that holds a step of the ledger |
 //! | [`scripted_temporal`] | a Temporal frontend that answers each call as the test says |
 //! | [`temporal`] | the recorded history of a workflow, reset and deletion |
 //! | [`stream`] | the stream of a payment's events |
@@ -36,6 +37,7 @@ pub mod preload;
 pub mod process;
 pub mod proxy;
 mod reserved_port;
+pub mod row_lock;
 pub mod scripted_temporal;
 pub mod stream;
 pub mod switch;

@@ -2,21 +2,27 @@
 
 use std::time::Duration;
 
+use crate::System;
+use crate::wait::until;
 use sqlx::{Postgres, Transaction};
-use testkit::System;
-use testkit::wait::until;
 
 /// Time limit for steps to wait.
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// A row lock on an account, for which reserve, debit and release wait.
-pub(crate) struct AccountRowLock {
-    pub(crate) transaction: Transaction<'static, Postgres>,
+#[derive(Debug)]
+pub struct AccountRowLock {
+    /// Its end gives the lock up.
+    pub transaction: Transaction<'static, Postgres>,
     /// Process id of the session that holds the lock.
     pid: i32,
 }
 
-pub(crate) async fn lock_account(system: &System, account: &str) -> anyhow::Result<AccountRowLock> {
+/// Locks an account.
+///
+/// # Errors
+/// If there is no such account, or PostgreSQL does not answer.
+pub async fn lock_account(system: &System, account: &str) -> anyhow::Result<AccountRowLock> {
     let mut transaction = system.database.pool.begin().await?;
     let pid = sqlx::query_scalar("SELECT pg_backend_pid() FROM accounts WHERE account_id = $1 FOR UPDATE")
         .bind(account)
@@ -26,11 +32,10 @@ pub(crate) async fn lock_account(system: &System, account: &str) -> anyhow::Resu
 }
 
 /// Waits until this number of steps wait for the account.
-pub(crate) async fn wait_until_blocked(
-    system: &System,
-    lock: &AccountRowLock,
-    steps: usize,
-) -> anyhow::Result<()> {
+///
+/// # Errors
+/// If fewer wait in time, or PostgreSQL does not answer.
+pub async fn wait_until_blocked(system: &System, lock: &AccountRowLock, steps: usize) -> anyhow::Result<()> {
     until(&format!("{steps} steps wait for the account"), WITHIN, || async {
         let queries = waiting_queries(system, lock).await?;
         let is_step = |query: &&String| query.contains("accounts") || query.contains("INTO journal");
@@ -40,7 +45,10 @@ pub(crate) async fn wait_until_blocked(
 }
 
 /// The queries of all sessions that wait for the lock, directly or behind each other.
-pub(crate) async fn waiting_queries(system: &System, lock: &AccountRowLock) -> anyhow::Result<Vec<String>> {
+///
+/// # Errors
+/// If PostgreSQL does not answer.
+pub async fn waiting_queries(system: &System, lock: &AccountRowLock) -> anyhow::Result<Vec<String>> {
     let queries = sqlx::query_scalar(
         "WITH RECURSIVE behind (pid) AS (
              SELECT $1

@@ -1,0 +1,15 @@
+//! Callbacks, cancels and interruptions in every state of a payment and at every instant (R17 to R21c, R30). Test names begin with the number
+//! of the fault (`../faults.md`).
+
+mod contradictory_callbacks;
+mod forged_inputs;
+mod golden_table;
+mod interruptions;
+mod late_release;
+mod returned_money;
+mod sla_end;
+mod truth_table;
+mod untrue_callbacks;
+
+/// Held by tests that make many payments at once and depend on timing: they run one at a time.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
