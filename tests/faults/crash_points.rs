@@ -257,7 +257,7 @@ impl Course {
     }
 }
 
-/// The process of a bank that dies. operator-api is none: it runs only while operators decide ([`decide`]).
+/// The process of a bank that dies. operator-api is not among them: it runs only while operators decide ([`decide`]).
 fn process(bank: &mut EventBank, dies: Dies) -> anyhow::Result<&mut Process> {
     Ok(match dies {
         Dies::Worker => &mut bank.system.worker,
