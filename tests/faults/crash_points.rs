@@ -242,6 +242,7 @@ impl Course {
             Self::IsRefused => "90.06",
             // Never settles by itself; can be cancelled.
             Self::IsTerminated | Self::IsCancelled | Self::HoldsLock => "90.04",
+            Self::IsNotDebited => "5.01",
             _ => "5.00",
         }
     }
@@ -409,8 +410,9 @@ async fn run(bank: &mut EventBank, case: Case<'_>, deaths: u32) -> anyhow::Resul
     let endpoint = if path == Course::IsSent { Some(create_endpoint(&bank.system).await?) } else { None };
     let pool = bank.system.database.pool.clone();
     if path == Course::IsNotDebited {
-        // Earlier payments of the bank were debited.
-        let constraint = "ALTER TABLE journal ADD CONSTRAINT no_debit CHECK (kind <> 'debit') NOT VALID";
+        // For good: once the database took the debit, the payment would not wait for operators any more.
+        let constraint = "ALTER TABLE journal DROP CONSTRAINT IF EXISTS no_debit,
+             ADD CONSTRAINT no_debit CHECK (kind <> 'debit' OR amount_minor <> 501)";
         sqlx::raw_sql(constraint).execute(&pool).await?;
     }
 
@@ -488,7 +490,6 @@ async fn run(bank: &mut EventBank, case: Case<'_>, deaths: u32) -> anyhow::Resul
         );
     }
     if path == Course::IsNotDebited {
-        sqlx::raw_sql("ALTER TABLE journal DROP CONSTRAINT no_debit").execute(&pool).await?;
         let alerts = "SELECT count(*) FROM alerts WHERE payment_id = $1 AND kind = 'debit_failed'";
         let alerts: i64 = sqlx::query_scalar(alerts).bind(id).fetch_one(&pool).await?;
         ensure!(alerts == 1, "{alerts} alerts of one debit");
