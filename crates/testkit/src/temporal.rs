@@ -169,6 +169,7 @@ impl System {
         };
         let mut service = self.temporal().await?.connection().workflow_service();
         service.delete_workflow_execution(request.into_request()).await?;
+        self.histories.was_deleted(workflow_id);
         until(&format!("Temporal no longer finds {workflow_id}"), WITHIN, || async {
             let handle = self.workflow(workflow_id).await?;
             let described = handle.describe(WorkflowDescribeOptions::default()).await;

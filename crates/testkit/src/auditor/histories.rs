@@ -1,7 +1,8 @@
 //! Temporal's histories as the third book: how each payment's last workflow run closed, compared with the bank's ledger.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -13,6 +14,9 @@ use crate::temporal::{EventType, HistoryEvent, failure_message};
 
 /// Histories that are read at once.
 const CONCURRENT_READS: usize = 8;
+
+/// Pause between two reads of open runs.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How a run closed that somebody terminated.
 const TERMINATED: &str = "WorkflowExecutionTerminated";
@@ -70,40 +74,78 @@ pub async fn compare(system: &System, terminated: &BTreeSet<String>) -> anyhow::
 
 /// The histories of a system whose processes may still run: those that agreed are not read again.
 #[derive(Debug, Default)]
-pub(crate) struct ClosedHistories(Mutex<BTreeSet<String>>);
+pub(crate) struct ClosedHistories {
+    agreed: Mutex<BTreeSet<String>>,
+    /// Those that a test has deleted.
+    deleted: Mutex<BTreeSet<String>>,
+}
+
+/// What the history of a payment that has ended says.
+enum Comparison {
+    Agrees,
+    Differs(String),
+    StillOpen,
+}
 
 impl ClosedHistories {
-    /// Compares the last workflow run of each payment that has ended with its end. A run may close later than its payment ends; a test
-    /// may have terminated it, or deleted its history.
+    /// No history of this workflow is expected any more.
+    pub(crate) fn was_deleted(&self, workflow_id: &str) {
+        lock(&self.deleted).insert(workflow_id.to_owned());
+    }
+
+    /// Compares the last workflow run of each payment that has ended with its end. A run closes a moment later than its payment ends: those
+    /// that are open are waited for, `within` at most, since a test may have ended every worker.
     ///
     /// # Errors
-    /// Every payment whose run closed with another end, or the error of Temporal or PostgreSQL.
-    pub(crate) async fn check(&self, system: &System) -> anyhow::Result<()> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let ended = Booked::all(system).await?.into_iter();
-        let ended = ended.filter(|payment| payment.has_ended() && !known.contains(&payment.workflow_id));
-        let compared: Vec<(String, Option<String>)> = stream::iter(ended)
-            .map(|payment| async move {
-                let history = match system.history(&payment.workflow_id).await {
-                    Ok(history) => history,
-                    Err(error) if is_missing(&error) => return Ok(None),
-                    Err(error) => return Err(error),
-                };
-                let Some(end) = close(&history).map(end_of) else { return Ok(None) };
-                let disagreement =
-                    (end != payment.state && end != TERMINATED).then(|| payment.disagreement(Some(&end)));
-                Ok(Some((payment.workflow_id, disagreement)))
-            })
-            .buffer_unordered(CONCURRENT_READS)
-            .try_filter_map(async |compared| anyhow::Ok(compared))
-            .try_collect()
-            .await?;
-        let disagreements: Vec<&str> =
-            compared.iter().filter_map(|(_, disagreement)| disagreement.as_deref()).collect();
-        ensure!(disagreements.is_empty(), "bank and Temporal disagree:\n{}", disagreements.join("\n"));
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(compared.into_iter().map(|(id, _)| id));
+    /// Every payment whose run closed with another end, or that has no history, or the error of Temporal or PostgreSQL.
+    pub(crate) async fn check(&self, system: &System, within: Duration) -> anyhow::Result<()> {
+        let started = Instant::now();
+        while self.compare_once(system).await? > 0 && started.elapsed() < within {
+            tokio::time::sleep(CHECK_INTERVAL).await;
+        }
         Ok(())
     }
+
+    /// The same without a wait; returns how many runs are open.
+    async fn compare_once(&self, system: &System) -> anyhow::Result<usize> {
+        let known = lock(&self.agreed).clone();
+        let ended = Booked::all(system).await?.into_iter();
+        let ended = ended.filter(|payment| payment.has_ended() && !known.contains(&payment.workflow_id));
+        let compared: Vec<(String, Comparison)> = stream::iter(ended)
+            .map(|payment| async move {
+                let comparison = match system.history(&payment.workflow_id).await {
+                    Ok(history) => match close(&history).map(end_of) {
+                        Some(end) if end == payment.state => Comparison::Agrees,
+                        Some(end) => Comparison::Differs(payment.disagreement(Some(&end))),
+                        None => Comparison::StillOpen,
+                    },
+                    Err(error) if !is_missing(&error) => return Err(error),
+                    Err(_) if payment.never_began() || lock(&self.deleted).contains(&payment.workflow_id) => {
+                        Comparison::Agrees
+                    }
+                    Err(_) => Comparison::Differs(payment.disagreement(Some("is missing"))),
+                };
+                Ok((payment.workflow_id, comparison))
+            })
+            .buffer_unordered(CONCURRENT_READS)
+            .try_collect()
+            .await?;
+        let mut open = 0;
+        let mut disagreements = Vec::new();
+        for (workflow_id, comparison) in compared {
+            match comparison {
+                Comparison::Agrees => drop(lock(&self.agreed).insert(workflow_id)),
+                Comparison::Differs(disagreement) => disagreements.push(disagreement),
+                Comparison::StillOpen => open += 1,
+            }
+        }
+        ensure!(disagreements.is_empty(), "bank and Temporal disagree:\n{}", disagreements.join("\n"));
+        Ok(open)
+    }
+}
+
+fn lock(ids: &Mutex<BTreeSet<String>>) -> MutexGuard<'_, BTreeSet<String>> {
+    ids.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether Temporal has no such workflow.

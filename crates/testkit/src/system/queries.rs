@@ -12,6 +12,8 @@ use crate::wait::until;
 
 /// Time limit for a payment to reach a state.
 const WITHIN: Duration = Duration::from_secs(90);
+/// Time for the workflows of ended payments to close before an audit, while a worker runs.
+const CLOSES_WITHIN: Duration = Duration::from_secs(5);
 
 impl System {
     /// Opens a customer's account with a balance of [`OPENING_MINOR`] in the system's currency.
@@ -235,11 +237,12 @@ impl System {
         Ok(())
     }
 
-    /// Compares the three books: bank and switches ([`auditor::compare`]), and the closed runs of Temporal's workflows. Called at the end of every case: the ledger has been sampled since the start.
+    /// Compares the three books: bank and switches ([`auditor::compare`]), and Temporal's histories, once the workflows have closed. Called at the end of every case: the ledger has been sampled since the start.
     ///
     /// # Errors
     /// Every disagreement, or the first sample that was not in order.
     pub async fn audit(&self) -> anyhow::Result<Audit> {
+        self.histories.check(self, CLOSES_WITHIN).await?;
         Ok(self.audit_all().await?.since(self.counted_before))
     }
 
@@ -247,7 +250,7 @@ impl System {
     pub(super) async fn audit_all(&self) -> anyhow::Result<Audit> {
         let audit = auditor::compare(&self.database.pool, self.switches()).await?;
         auditor::check_total(&self.database.pool, self.paid_in_minor.load(Ordering::Relaxed)).await?;
-        self.histories.check(self).await?;
+        self.histories.check(self, Duration::ZERO).await?;
         self.sampler.check()?;
         Ok(audit)
     }
