@@ -1,5 +1,5 @@
-//! Callbacks, cancels and interruptions in every state of a payment and at every instant (R17 to R21c, R30). Test names begin with the number
-//! of the fault (`../faults.md`).
+//! Callbacks, cancels, interruptions and late answers in every state of a payment and at every instant (R6, R17 to R21c, R30), and workflows
+//! that somebody else starts (R31). Test names begin with the number of the fault (`../faults.md`).
 
 mod contradictory_callbacks;
 mod forged_inputs;
@@ -11,5 +11,5 @@ mod sla_end;
 mod truth_table;
 mod untrue_callbacks;
 
-/// Held by tests that make many payments at once and depend on timing: they run one at a time.
+/// Held by tests that make many payments at once and depend on timing: those of this program run one at a time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

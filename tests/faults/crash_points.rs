@@ -59,6 +59,8 @@ enum Course {
     IsDecided,
     /// The database refuses its debit for good: operators are called.
     IsNotDebited,
+    /// The database refuses its debit, and takes it again when one operator has it repeated.
+    IsRetried,
     /// Its workflow finds it invalid.
     IsInvalid,
     /// It settles, and a reconciliation run compares it.
@@ -149,6 +151,7 @@ const CASES: &[Case<'_>] = &[
     (Dies::Notifier, "before sending a webhook", Course::IsSent),
     (Dies::Notifier, "after sending a webhook", Course::IsSent),
     (Dies::OperatorApi, "after storing a decision", Course::IsDecided),
+    (Dies::OperatorApi, "after storing a decision of one operator", Course::IsRetried),
     (Dies::OperatorApi, "after updating a workflow", Course::IsDecided),
 ];
 
@@ -243,6 +246,7 @@ impl Course {
             // Never settles by itself; can be cancelled.
             Self::IsTerminated | Self::IsCancelled | Self::HoldsLock => "90.04",
             Self::IsNotDebited => "5.01",
+            Self::IsRetried => "5.02",
             _ => "5.00",
         }
     }
@@ -334,21 +338,36 @@ async fn make_invalid(system: &System, id: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Two operators decide that a payment is debited; operator-api dies meanwhile if it is its turn.
-async fn decide(system: &System, id: &str, (dies, point, _): Case<'_>, deaths: u32) -> anyhow::Result<()> {
+/// Operators decide that a payment is debited, or that its debit is repeated; operator-api dies meanwhile if it is its turn.
+async fn decide(system: &System, id: &str, (dies, point, path): Case<'_>, deaths: u32) -> anyhow::Result<()> {
     system.wait_for_state(id, "needs_operator").await?;
     system.set_account_status(system.account(), "active").await?;
     // A bank may have several such cases, and a name is an operator's for ever.
     let staff = ["ann", "ben"].map(|name| format!("{name}-{}", Uuid::new_v4().simple()));
     let staff = [staff[0].as_str(), staff[1].as_str()];
     let mut operators = system.operators(&staff).await?;
-    if dies != Dies::OperatorApi {
-        return operators.decide_debit(system, staff, id).await;
+    if dies == Dies::OperatorApi {
+        doom(&mut operators.api, point).await?;
     }
-    doom(&mut operators.api, point).await?;
-    // It may die before it answers.
-    drop(operators.decide_debit(system, staff, id).await);
-    die(&mut operators.api, point, deaths).await
+    let decided = match path {
+        Course::IsRetried => {
+            // A report of the switch, too, has the debit repeated.
+            system.worker.pause()?;
+            let retry =
+                ["decide", id, "retry-cancel", "--reason", "the database takes it again", "--wait", "0"];
+            let decided = operators.run(system, staff[0], &retry).await.map(drop);
+            let accept = "ALTER TABLE journal DROP CONSTRAINT no_debit_yet";
+            sqlx::raw_sql(accept).execute(&system.database.pool).await?;
+            system.worker.resume()?;
+            decided
+        }
+        _ => operators.decide_debit(system, staff, id).await,
+    };
+    if dies != Dies::OperatorApi {
+        return decided;
+    }
+    // It may have died before it answered.
+    die(&mut operators.api, point, deaths).await.with_context(|| format!("the operators: {decided:?}"))
 }
 
 /// Creates a webhook endpoint of the tenant, and the system that receives its events.
@@ -385,7 +404,7 @@ impl Endpoint {
         let events = ["transfer_pending", "transfer_sent"].map(|kind| format!("{payment_id}:{kind}"));
         ensure!(ids == events.iter().map(String::as_str).collect(), "{ids:?}");
         // What was sent, and not recorded, is sent again.
-        ensure!((received.len() > events.len()) == (point == "after sending a webhook"), "{received:?}");
+        ensure!(point != "after sending a webhook" || received.len() > events.len(), "{received:?}");
         let endpoint = format!("{}/api/v1/webhook-endpoints/{}", system.api.url(), self.id);
         let delete = testkit::http().delete(endpoint).bearer_auth(API_KEY);
         delete.header("Idempotency-Key", Uuid::new_v4().to_string()).send().await?.error_for_status()?;
@@ -411,9 +430,14 @@ async fn run(bank: &mut EventBank, case: Case<'_>, deaths: u32) -> anyhow::Resul
     let pool = bank.system.database.pool.clone();
     if path == Course::IsNotDebited {
         // For good: once the database took the debit, the payment would not wait for operators any more.
-        let constraint = "ALTER TABLE journal DROP CONSTRAINT IF EXISTS no_debit,
+        let refuse = "ALTER TABLE journal DROP CONSTRAINT IF EXISTS no_debit,
              ADD CONSTRAINT no_debit CHECK (kind <> 'debit' OR amount_minor <> 501)";
-        sqlx::raw_sql(constraint).execute(&pool).await?;
+        sqlx::raw_sql(refuse).execute(&pool).await?;
+    }
+    if path == Course::IsRetried {
+        let refuse =
+            "ALTER TABLE journal ADD CONSTRAINT no_debit_yet CHECK (kind <> 'debit' OR amount_minor <> 502)";
+        sqlx::raw_sql(refuse).execute(&pool).await?;
     }
 
     if path.freezes() {
@@ -452,8 +476,8 @@ async fn run(bank: &mut EventBank, case: Case<'_>, deaths: u32) -> anyhow::Resul
         Course::IsReconciled => {
             bank.system.wait_for_state(id, "settled").await?;
             let run = reconciliation::start(&bank.system, id).await?;
-            bank.system.wait_for_attempt(&run, "run_reconciliation", 1).await?;
-            reconciliation::shorten_heartbeat_timeout(&bank.system, &run).await?;
+            die(process(bank, dies)?, point, deaths).await?;
+            reconciliation::give_up_attempt(&bank.system, &run, 1).await?;
             reconciling = Some(run);
         }
         Course::IsTerminated => {
@@ -471,10 +495,12 @@ async fn run(bank: &mut EventBank, case: Case<'_>, deaths: u32) -> anyhow::Resul
                 bank.system.switch.finish_transfer(&payment.reference, "settle").await?;
             }
         }
-        Course::IsDecided => decide(&bank.system, id, case, deaths).await?,
+        Course::IsDecided | Course::IsRetried => decide(&bank.system, id, case, deaths).await?,
         _ => {}
     }
-    if dies != Dies::OperatorApi && !point.ends_with("accepting a payment") {
+    let has_died =
+        dies == Dies::OperatorApi || path == Course::IsReconciled || point.ends_with("accepting a payment");
+    if !has_died {
         die(process(bank, dies)?, point, deaths).await?;
     }
     if point == "before check_lock_holder" {
@@ -496,9 +522,16 @@ async fn run(bank: &mut EventBank, case: Case<'_>, deaths: u32) -> anyhow::Resul
     }
     if let Some(run) = reconciling {
         bank.system.wait_for_event(&run, EventType::WorkflowExecutionCompleted).await?;
+        let found = "SELECT count(*) FROM exceptions WHERE payment_id = $1";
+        let found: i64 = sqlx::query_scalar(found).bind(id).fetch_one(&pool).await?;
+        ensure!(found == 0, "{found} exceptions of a sound payment");
+        // A run that was done, and not reported, is done again.
+        let open = "SELECT count(*) FROM reconciliation_runs WHERE finished_at IS NULL";
+        let open: i64 = sqlx::query_scalar(open).fetch_one(&pool).await?;
+        ensure!(open == 0, "{open} reconciliation runs did not finish");
     }
     // A payment that was decided has another event than one that settles.
-    if path.end() == "settled" && path != Course::IsDecided {
+    if path.end() == "settled" && !matches!(path, Course::IsDecided | Course::IsRetried) {
         bank.wait_for_notifications(std::slice::from_ref(id)).await?;
     }
     if let Some(endpoint) = endpoint {
@@ -605,7 +638,9 @@ fn r1_every_crash_point_has_a_case() -> anyhow::Result<()> {
     let mut points = BTreeSet::new();
     for file in files {
         let text = std::fs::read_to_string(file)?;
-        points.extend(quoted(&text, "crash_point(\"").into_iter().map(str::to_owned));
+        for point in quoted(&text, "crash_point(\"") {
+            ensure!(points.insert(point.to_owned()), "two places are the crash point {point}");
+        }
         for activity in quoted(&text, "#[activity(name = \"") {
             let is_covered = NOT_COVERED.iter().all(|(not_covered, _)| *not_covered != activity);
             not_covered.remove(activity);

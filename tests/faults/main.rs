@@ -28,5 +28,5 @@ mod unanswered_requests;
 mod upgrades;
 mod workflow_starts;
 
-/// Held by tests that make many payments at once and depend on timing: they run one at a time.
+/// Held by tests that make many payments at once and depend on timing: those of this program run one at a time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

@@ -192,8 +192,15 @@ async fn s0_15_the_worker_creates_the_reconciliation_schedule_once() -> anyhow::
     Ok(())
 }
 
-/// Ends the wait for heartbeats of a killed worker early, as `temporal activity update-options` does.
-pub(crate) async fn shorten_heartbeat_timeout(system: &System, workflow_id: &str) -> anyhow::Result<()> {
+/// Ends the wait for the heartbeats of a killed worker early. The next attempt has the usual time between its own.
+pub(crate) async fn give_up_attempt(system: &System, workflow_id: &str, attempt: i32) -> anyhow::Result<()> {
+    set_heartbeat_timeout(system, workflow_id, Duration::from_secs(1)).await?;
+    system.wait_for_attempt(workflow_id, "run_reconciliation", attempt + 1).await?;
+    set_heartbeat_timeout(system, workflow_id, Duration::from_secs(60)).await
+}
+
+/// As `temporal activity update-options` does.
+async fn set_heartbeat_timeout(system: &System, workflow_id: &str, timeout: Duration) -> anyhow::Result<()> {
     let execution = WorkflowExecution { workflow_id: workflow_id.to_owned(), run_id: String::new() };
     let mut request = UpdateActivityOptionsRequest {
         namespace: "default".to_owned(),
@@ -204,7 +211,7 @@ pub(crate) async fn shorten_heartbeat_timeout(system: &System, workflow_id: &str
         ..Default::default()
     };
     if let Some(options) = &mut request.activity_options {
-        options.heartbeat_timeout = Some(Duration::from_secs(1).try_into()?);
+        options.heartbeat_timeout = Some(timeout.try_into()?);
     }
     if let Some(mask) = &mut request.update_mask {
         mask.paths.push("heartbeat_timeout".to_owned());
@@ -247,7 +254,7 @@ async fn s1_6_another_worker_continues_a_killed_reconciliation_run() -> anyhow::
     system.worker.kill().await?;
     system.damage_ledger("UPDATE holds SET status = 'open', closed_at = NULL").await?;
     lock.rollback().await?;
-    shorten_heartbeat_timeout(&system, &id).await?;
+    give_up_attempt(&system, &id, 2).await?;
     system.worker.restart().await?;
 
     let result = run.get_result(WorkflowGetResultOptions::default());

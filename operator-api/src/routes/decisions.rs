@@ -138,7 +138,7 @@ pub(crate) async fn propose_decision(
     let proposed =
         logged_in.ledger.propose(&payment_id, new.action, by, &new.reason, new.evidence.as_deref()).await?;
     if let Some(message) = proposed.message {
-        crash_point("after storing a decision");
+        crash_point("after storing a decision of one operator");
         delivery::start(logged_in.ledger.clone(), Arc::clone(&app.updates), message);
     }
     tracing::info!(
