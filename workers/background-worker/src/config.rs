@@ -16,7 +16,7 @@ use workflow_api::TemporalOptions;
 
 use crate::heads_export::HeadsExport;
 
-/// The longest that an idempotency key lives, in seconds: its repeat compares the payment's request.
+/// The longest that an idempotency key lives, in seconds: it stores the payment's answer, with what is to be erased.
 const KEYS_LIVE_S: u64 = IdempotencyOptions::RETENTION_MAX.as_secs();
 
 /// Sections of the shared configuration file.
@@ -97,8 +97,8 @@ impl BackgroundWorkerOptions {
     /// How long a payment has ended before it is erased.
     ///
     /// # Errors
-    /// Events could not be published again as long as `event_retention_s` promises, or the repeat of a request whose idempotency key lives would
-    /// be refused.
+    /// Events could not be published again as long as `event_retention_s` promises, or what is erased would still be in the answer that
+    /// the payment's idempotency key stores.
     pub(crate) fn erase_after(&self) -> anyhow::Result<Duration> {
         let (erase, kept) = (self.erase_after_s, self.event_retention_s);
         anyhow::ensure!(
