@@ -2,7 +2,7 @@
 //! decides (R30).
 
 use serde_json::json;
-use temporalio_client::{WorkflowCancelOptions, WorkflowTerminateOptions};
+use temporalio_client::WorkflowCancelOptions;
 use testkit::system::OPENING_MINOR;
 use testkit::{System, SystemOptions};
 
@@ -55,7 +55,7 @@ async fn r30_a_terminated_workflow_recovers_without_resubmitting(system: &mut Sy
     system.switch.set_behaviour(&settled.reference, refuses).await?;
     for payment in [&cancelled, &settled] {
         system.wait_for_state(&payment.payment_id, "submitted").await?;
-        system.workflow(&payment.payment_id).await?.terminate(WorkflowTerminateOptions::default()).await?;
+        system.terminate_workflow(&payment.payment_id).await?;
     }
     system.switch.finish_transfer(&settled.reference, "settle").await?;
     system.wait_for_state(&cancelled.payment_id, "failed").await?;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use futures::future::{join, try_join, try_join_all};
 use serde_json::json;
-use temporalio_client::{WorkflowCancelOptions, WorkflowTerminateOptions};
+use temporalio_client::WorkflowCancelOptions;
 use testkit::system::{AcceptedPayment, payment_request};
 use testkit::temporal::{EventType, ResetTo};
 use testkit::wait::until;
@@ -256,12 +256,7 @@ async fn interrupt(system: &System, cell: &Cell) -> anyhow::Result<Interruption>
                 .context(id.to_owned())?;
         }
         "the workflow is terminated" => {
-            system
-                .workflow(id)
-                .await?
-                .terminate(WorkflowTerminateOptions::default())
-                .await
-                .context(id.to_owned())?;
+            system.terminate_workflow(id).await.context(id.to_owned())?;
         }
         "reset to its first task" => error = reset(system, id, ResetTo::First).await,
         "reset to its last task" => error = reset(system, id, ResetTo::Last).await,

@@ -28,11 +28,13 @@ async fn r6_a_late_release_ends_the_workflow_that_needs_an_operator() -> anyhow:
     system.switch.finish_transfer(&payment.reference, "reject").await?;
     system.wait_for_state(id, "needs_operator").await?;
     assert_eq!(system.operator_reason(id).await?.as_deref(), Some("compensation_failed"));
-    let alerts: Vec<String> =
-        sqlx::query_scalar("SELECT kind FROM alerts WHERE payment_id = $1 ORDER BY kind")
-            .bind(id)
-            .fetch_all(&system.database.pool)
-            .await?;
+    let alerts = until("both alerts are raised", Duration::from_secs(30), || async {
+        let alerts = "SELECT kind FROM alerts WHERE payment_id = $1 ORDER BY kind";
+        let alerts: Vec<String> =
+            sqlx::query_scalar(alerts).bind(id).fetch_all(&system.database.pool).await?;
+        Ok((alerts.len() > 1).then_some(alerts))
+    })
+    .await?;
     assert_eq!(alerts, ["compensation_failed", "needs_operator"]);
     assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while the payment needs an operator");
     // The workflow has received the callback and sends no requests, so only the late release can wake it.

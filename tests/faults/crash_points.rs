@@ -9,7 +9,6 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use futures::future::join_all;
 use serde_json::{Value, json};
-use temporalio_client::WorkflowTerminateOptions;
 use testkit::process::Process;
 use testkit::system::{API_KEY, AcceptedPayment, OPENING_MINOR, payment_request};
 use testkit::temporal::EventType;
@@ -481,8 +480,7 @@ async fn run(bank: &mut EventBank, case: Case<'_>, deaths: u32) -> anyhow::Resul
             reconciling = Some(run);
         }
         Course::IsTerminated => {
-            let workflow = bank.system.workflow(id).await?;
-            workflow.terminate(WorkflowTerminateOptions::default()).await?;
+            bank.system.terminate_workflow(id).await?;
         }
         // payments-api may die before it answers.
         Course::IsCancelled => drop(bank.system.cancel(id).await),

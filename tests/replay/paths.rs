@@ -9,7 +9,6 @@ use payment_protocol::ids::SwitchName;
 use payment_protocol::keys::account_lock_id;
 use serde_json::{Value, json};
 use sqlx::{Postgres, Transaction};
-use temporalio_client::WorkflowTerminateOptions;
 use testkit::system::{AcceptedPayment, payment_request};
 use testkit::temporal::{EventType, HistoryEvent, ResetTo};
 use testkit::wait::until;
@@ -189,7 +188,7 @@ async fn act(system: &System, path: &Path, payment: &AcceptedPayment, mode: Mode
             system.wait_for_state(id, "needs_operator").await?;
             system.switch.finish_transfer(reference, "settle").await
         }
-        "recovered" => Ok(system.workflow(id).await?.terminate(WorkflowTerminateOptions::default()).await?),
+        "recovered" => Ok(system.terminate_workflow(id).await?),
         "reset" => system.reset(id, ResetTo::First).await,
         _ => Ok(()),
     }

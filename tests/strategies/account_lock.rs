@@ -6,7 +6,6 @@ use std::time::Duration;
 use payment_protocol::ids::SwitchName;
 use payment_protocol::keys::account_lock_id;
 use serde_json::json;
-use temporalio_client::WorkflowTerminateOptions;
 use temporalio_common::protos::temporal::api::failure::v1::failure::FailureInfo;
 use testkit::System;
 use testkit::system::{AcceptedPayment, OPENING_MINOR};
@@ -120,8 +119,7 @@ async fn s1_5_a_terminated_lock_holder_keeps_the_account_until_its_payment_ends(
     system.switch.set_default_behaviour(refuses).await?;
     let payments = queue(system, &["5.00", "6.00"]).await?;
     wait_until_accepted(system, &payments[0]).await?;
-    let workflow = system.workflow(&payments[0].payment_id).await?;
-    workflow.terminate(WorkflowTerminateOptions::default()).await?;
+    system.terminate_workflow(&payments[0].payment_id).await?;
     // The recovery workflow cancels, which the switch refuses: the transfer may still settle.
     system.wait_for_state(&payments[0].payment_id, "cancelling").await?;
     assert_eq!(accepted(system, &payments).await?, 1, "the other payment waits for the lock");
@@ -142,8 +140,7 @@ async fn s1_5_a_lost_account_lock_admits_no_second_payment_to_the_account(
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let first = queue(system, &["8.00"]).await?.remove(0);
     wait_until_accepted(system, &first).await?;
-    let lock = system.workflow(&lock_id(system)?).await?;
-    lock.terminate(WorkflowTerminateOptions::default()).await?;
+    system.terminate_workflow(&lock_id(system)?).await?;
     // The new lock workflow has no holder and grants the account, but the ledger fences the attempt.
     let second = system.pay("9.00").await?;
     system.wait_for_state(&second.payment_id, "failed").await?;
@@ -176,7 +173,7 @@ async fn s1_5_a_lock_holder_that_the_ledger_lost_keeps_the_account_until_its_wor
     })
     .await?;
     assert_eq!(accepted(system, &payments).await?, 1, "the other payment waits for the lock");
-    system.workflow(lost).await?.terminate(WorkflowTerminateOptions::default()).await?;
+    system.terminate_workflow(lost).await?;
     wait_until_accepted(system, &payments[1]).await?;
     system.switch.finish_transfer(&payments[1].reference, "settle").await?;
     system.wait_for_state(&payments[1].payment_id, "settled").await

@@ -6,7 +6,6 @@ use std::time::Duration;
 use payment_protocol::decision::{Action, DecisionOutcome};
 use payment_protocol::facts::FinalStatus;
 use serde_json::{Value, json};
-use temporalio_client::WorkflowTerminateOptions;
 use testkit::system::{AcceptedPayment, OPENING_MINOR};
 use testkit::temporal::{EventType, HistoryEvent};
 use testkit::wait::until;
@@ -212,8 +211,7 @@ async fn s2_1_a_decision_survives_the_termination_of_its_workflow() -> anyhow::R
     let payment = undecided_payment(&system, json!({"callback": {"lose": true}})).await?;
     system.worker.kill().await?;
     let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
-    let workflow = system.workflow(&payment.payment_id).await?;
-    workflow.terminate(WorkflowTerminateOptions::default()).await?;
+    system.terminate_workflow(&payment.payment_id).await?;
     // The recovery workflow needs an operator again, and the background worker delivers the decision to it.
     system.worker.restart().await?;
     assert_eq!(outcome(&system, &decision).await?, DecisionOutcome::Settled);
@@ -312,7 +310,7 @@ async fn r6_a_fence_that_the_database_refuses_needs_an_operator() -> anyhow::Res
         Ok((sqlx::query(deleted).bind(id).execute(pool).await?.rows_affected() == 1).then_some(()))
     })
     .await?;
-    system.workflow(id).await?.terminate(WorkflowTerminateOptions::default()).await?;
+    system.terminate_workflow(id).await?;
     let detail = until("the recovery workflow raises its alert", Duration::from_secs(60), || async {
         let raised = alerts(&system, id).await?;
         Ok(raised.into_iter().find(|(kind, _)| kind == "compensation_failed").map(|(_, detail)| detail))

@@ -7,6 +7,7 @@ use temporalio_client::errors::WorkflowInteractionError;
 use temporalio_client::tonic::IntoRequest as _;
 use temporalio_client::{
     Client, UntypedWorkflow, UntypedWorkflowHandle, WorkflowDescribeOptions, WorkflowFetchHistoryOptions,
+    WorkflowTerminateOptions,
 };
 use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
 use temporalio_common::protos::temporal::api::failure::v1::Failure;
@@ -155,6 +156,22 @@ impl System {
         Ok(())
     }
 
+    /// Has [`System::audit`] expect no history of a workflow: it was deleted, or the server that was restored does not have it.
+    pub fn expect_no_history(&self, workflow_id: &str) {
+        self.histories.was_deleted(workflow_id);
+    }
+
+    /// Terminates a workflow, as an operator does, perhaps while a step of it ends the payment.
+    ///
+    /// # Errors
+    /// If Temporal refuses.
+    pub async fn terminate_workflow(&self, workflow_id: &str) -> anyhow::Result<()> {
+        let workflow = self.workflow(workflow_id).await?;
+        workflow.terminate(WorkflowTerminateOptions::default()).await?;
+        self.histories.was_terminated(workflow_id);
+        Ok(())
+    }
+
     /// Deletes a workflow and its history, open or closed, and waits until Temporal no longer finds it.
     ///
     /// # Errors
@@ -169,7 +186,7 @@ impl System {
         };
         let mut service = self.temporal().await?.connection().workflow_service();
         service.delete_workflow_execution(request.into_request()).await?;
-        self.histories.was_deleted(workflow_id);
+        self.expect_no_history(workflow_id);
         until(&format!("Temporal no longer finds {workflow_id}"), WITHIN, || async {
             let handle = self.workflow(workflow_id).await?;
             let described = handle.describe(WorkflowDescribeOptions::default()).await;

@@ -78,6 +78,8 @@ pub(crate) struct ClosedHistories {
     agreed: Mutex<BTreeSet<String>>,
     /// Those that a test has deleted.
     deleted: Mutex<BTreeSet<String>>,
+    /// Those that a test has terminated: a step that was under way may end the payment.
+    terminated: Mutex<BTreeSet<String>>,
 }
 
 /// What the history of a payment that has ended says.
@@ -91,6 +93,11 @@ impl ClosedHistories {
     /// No history of this workflow is expected any more.
     pub(crate) fn was_deleted(&self, workflow_id: &str) {
         lock(&self.deleted).insert(workflow_id.to_owned());
+    }
+
+    /// This workflow may have closed so, whatever the end of its payment.
+    pub(crate) fn was_terminated(&self, workflow_id: &str) {
+        lock(&self.terminated).insert(workflow_id.to_owned());
     }
 
     /// Compares the last workflow run of each payment that has ended with its end. A run closes a moment later than its payment ends: those
@@ -116,6 +123,11 @@ impl ClosedHistories {
                 let comparison = match system.history(&payment.workflow_id).await {
                     Ok(history) => match close(&history).map(end_of) {
                         Some(end) if end == payment.state => Comparison::Agrees,
+                        Some(end)
+                            if end == TERMINATED && lock(&self.terminated).contains(&payment.workflow_id) =>
+                        {
+                            Comparison::Agrees
+                        }
                         Some(end) => Comparison::Differs(payment.disagreement(Some(&end))),
                         None => Comparison::StillOpen,
                     },
