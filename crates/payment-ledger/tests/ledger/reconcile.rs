@@ -489,6 +489,69 @@ async fn check_exceptions(bank: &Bank, findings: &[Finding]) {
     assert!(matches!(after_change[..], [FindingOutcome::Opened(other)] if other != *id), "{after_change:?}");
 }
 
+/// A transfer without a payment that the statement lists twice, on one page or on two, opens one exception and ends no run.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r36_a_transfer_that_is_listed_twice_opens_one_exception(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let unknown = |n: i64| StatementLine {
+        cursor: format!("{n}"),
+        transfer_id: "lost".into(),
+        reference: Some("tx_of_nobody:submit".into()),
+        status: LineStatus::Settled,
+        amount_minor: AMOUNT_MINOR,
+        currency: "EUR".into(),
+        return_id: None,
+        finished_at: jiff::Timestamp::now(),
+    };
+    bank.lines(&[unknown(1), unknown(2)]).await;
+    let page = bank.ledger.unmatched_statement_lines(0, 10).await.unwrap();
+    assert_eq!(page.findings.len(), 2);
+    let first = bank.ledger.open_findings(&page.findings).await.unwrap();
+    let [FindingOutcome::Opened(id), again] = first[..] else { panic!("expected a new exception: {first:?}") };
+    assert_eq!(again, FindingOutcome::AlreadyOpen(id));
+    bank.lines(&[unknown(3)]).await;
+    let page = bank.ledger.unmatched_statement_lines(1, 10).await.unwrap();
+    let second = bank.ledger.open_findings(&page.findings).await.unwrap();
+    assert_eq!(second, [FindingOutcome::AlreadyOpen(id); 2]);
+    assert_eq!(bank.number("SELECT count(*) FROM exceptions").await, 1);
+    // Closed with one detail, it is opened again by another one, once.
+    bank.ledger.close_exception(id, "ann", "checked").await.unwrap();
+    let changed = Finding { detail: "of another amount".into(), ..page.findings[0].clone() };
+    let mixed = [page.findings[0].clone(), changed.clone(), changed];
+    let third = bank.ledger.open_findings(&mixed).await.unwrap();
+    let [closed, FindingOutcome::Opened(other), repeated] = third[..] else {
+        panic!("expected one new exception: {third:?}")
+    };
+    assert_eq!((closed, repeated), (FindingOutcome::AlreadyClosed(id), FindingOutcome::AlreadyOpen(other)));
+}
+
+/// The switch's id of a transfer names a payment only on a line without a reference: a switch may use an id again.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r36_a_settled_line_with_a_foreign_reference_matches_no_payment(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Sent, "k").await;
+    bank.ledger.record_transfer_id(&p.id, "t-1").await.unwrap();
+    let (run, window) = bank.ledger.begin_reconciliation_run(Some(0)).await.unwrap();
+    let foreign = StatementLine {
+        cursor: "1".into(),
+        reference: Some("tx_of_nobody:submit".into()),
+        ..line(&p, "t-1", LineStatus::Settled)
+    };
+    let unnamed = StatementLine { cursor: "2".into(), reference: None, ..foreign.clone() };
+    bank.lines(std::slice::from_ref(&foreign)).await;
+    let unmatched = bank.ledger.unmatched_statement_lines(0, 10).await.unwrap();
+    assert_eq!(unmatched.findings.len(), 1, "{unmatched:?}");
+    assert_eq!(unmatched.findings[0].drift, Drift::TransferWithoutPayment);
+    let window = ReconciliationWindow { after_entry_id: i64::MAX, last_entry_id: i64::MAX, ..window.unwrap() };
+    let of_lines = async || bank.ledger.payments_of_lines(run, &window, 0, 10).await.unwrap().payments;
+    assert_eq!(of_lines().await, []);
+
+    bank.lines(std::slice::from_ref(&unnamed)).await;
+    let unmatched = bank.ledger.unmatched_statement_lines(0, 10).await.unwrap();
+    assert_eq!(unmatched.findings.len(), 1, "the line without a reference is the payment's: {unmatched:?}");
+    assert_eq!(of_lines().await, [p.id]);
+}
+
 /// A line is stored once, also if its page is read repeatedly, and the cursor of the last line is kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn switch_statement_lines_are_stored_once_and_the_cursor_advances(pool: PgPool) {

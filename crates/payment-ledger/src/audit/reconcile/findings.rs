@@ -42,8 +42,9 @@ pub enum FindingOutcome {
 }
 
 impl Ledger {
-    /// Opens an exception for each finding without one; one outcome each, in their order. A contradiction that is already
-    /// open from the switch's report is not opened again under its kind of drift.
+    /// Opens an exception for each finding without one; one outcome each, in their order. Of several findings of one kind and origin
+    /// the first opens it: a statement may list a transfer twice. A contradiction that is already open from the switch's report is not
+    /// opened again under its kind of drift.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -85,9 +86,14 @@ impl Ledger {
                        ORDER BY closed_at IS NOT NULL, exception_id LIMIT 1) AS e),
                opened AS (
                    INSERT INTO exceptions (payment_id, kind, origin, detail)
-                   SELECT payment_id, kind, origin, detail FROM found WHERE ordinal NOT IN (SELECT ordinal FROM known)
+                   SELECT DISTINCT ON (kind, origin) payment_id, kind, origin, detail
+                   FROM found WHERE ordinal NOT IN (SELECT ordinal FROM known)
+                   ORDER BY kind, origin, ordinal
                    RETURNING exception_id, kind, origin)
-               SELECT coalesce(k.exception_id, o.exception_id) AS "exception_id!", k.is_closed
+               SELECT coalesce(k.exception_id, o.exception_id) AS "exception_id!",
+                      CASE WHEN k.ordinal IS NOT NULL THEN k.is_closed
+                           WHEN row_number() OVER (PARTITION BY f.kind, f.origin, k.ordinal IS NULL ORDER BY f.ordinal) > 1
+                           THEN false END AS is_closed
                FROM found f LEFT JOIN known k USING (ordinal)
                LEFT JOIN opened o ON o.kind = f.kind AND o.origin = f.origin
                ORDER BY f.ordinal"#,

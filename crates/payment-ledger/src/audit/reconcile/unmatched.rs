@@ -19,7 +19,8 @@ pub struct Unmatched<After> {
 
 impl Ledger {
     /// Settled lines without a payment, among at most `limit` lines after `after`. The payments are never older than the lines,
-    /// since an attempt is recorded before it is sent.
+    /// since an attempt is recorded before it is sent. The switch's id of a transfer names a payment only on a line without a reference:
+    /// a switch may use an id again.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -38,7 +39,8 @@ impl Ledger {
                       AND NOT EXISTS (SELECT FROM payments p
                                       WHERE p.rail_id = l.reference AND p.switch = l.switch OFFSET 0)
                       AND NOT EXISTS (SELECT FROM submissions m JOIN payments p USING (payment_id)
-                                      WHERE m.transfer_id = l.transfer_id AND p.switch = l.switch OFFSET 0) AS "is_unmatched!"
+                                      WHERE m.transfer_id = l.transfer_id AND l.reference IS NULL
+                                        AND p.switch = l.switch OFFSET 0) AS "is_unmatched!"
                FROM (SELECT * FROM statement_lines WHERE line_id > $1 ORDER BY line_id LIMIT $2) AS l
                ORDER BY l.line_id"#,
             after,

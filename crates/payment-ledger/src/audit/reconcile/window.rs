@@ -245,9 +245,10 @@ impl Ledger {
                        SELECT payment_id FROM payments WHERE rail_id = l.reference AND switch = l.switch
                        UNION
                        SELECT m.payment_id FROM submissions m JOIN payments USING (payment_id)
-                       WHERE m.transfer_id = l.transfer_id AND switch = l.switch OFFSET 0) AS of_line
+                       WHERE m.transfer_id = l.transfer_id AND l.reference IS NULL AND switch = l.switch OFFSET 0) AS of_line
                    WHERE NOT EXISTS (SELECT FROM statement_lines earlier
                                      WHERE earlier.switch = l.switch AND earlier.transfer_id = l.transfer_id
+                                       AND earlier.reference IS NULL AND l.reference IS NULL
                                        AND earlier.line_id > $2 AND earlier.line_id < l.line_id)
                      AND NOT EXISTS (SELECT FROM statement_lines earlier
                                      WHERE earlier.switch = l.switch AND earlier.reference = l.reference
