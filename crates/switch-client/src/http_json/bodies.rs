@@ -5,6 +5,10 @@ use serde::de::{DeserializeOwned, Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+/// Upper bound of a reference, an id or a position in bytes: real rails have up to 64. The ledger indexes them, and PostgreSQL refuses an
+/// index entry of about 2,700 bytes.
+const NAME_BYTES_MAX: usize = 512;
+
 /// Body of `POST /v1/transfers`.
 #[derive(Debug, Serialize)]
 pub(crate) struct TransferBody<'a> {
@@ -23,8 +27,10 @@ pub(crate) struct TransferBody<'a> {
 #[derive(Debug, Deserialize)]
 pub(crate) struct TransferView {
     /// `None` from a switch without references.
+    #[serde(default, deserialize_with = "optional_name")]
     pub(crate) reference: Option<String>,
     /// The switch's own id.
+    #[serde(default, deserialize_with = "optional_name")]
     pub(crate) transfer_id: Option<String>,
     #[serde(deserialize_with = "word")]
     pub(crate) status: TransferStatus,
@@ -60,8 +66,10 @@ pub(crate) enum TransferStatus {
 #[derive(Debug, Deserialize)]
 pub(crate) struct CancelBody {
     /// `None` from a switch without references.
+    #[serde(default, deserialize_with = "optional_name")]
     pub(crate) reference: Option<String>,
     /// The switch's own id, if the request named it.
+    #[serde(default, deserialize_with = "optional_name")]
     pub(crate) transfer_id: Option<String>,
     #[serde(deserialize_with = "word")]
     pub(crate) answer: CancelAnswerCode,
@@ -90,8 +98,10 @@ pub(crate) enum CancelAnswerCode {
 #[derive(Debug, Deserialize)]
 pub(crate) struct RecallBody {
     /// `None` from a switch without references.
+    #[serde(default, deserialize_with = "optional_name")]
     pub(crate) reference: Option<String>,
     /// The switch's own id, if the request named it.
+    #[serde(default, deserialize_with = "optional_name")]
     pub(crate) transfer_id: Option<String>,
     #[serde(deserialize_with = "word")]
     pub(crate) answer: RecallAnswerCode,
@@ -119,6 +129,24 @@ fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D
     }
 }
 
+/// A reference, an id or a position of at most [`NAME_BYTES_MAX`].
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    if name.len() > NAME_BYTES_MAX {
+        return Err(D::Error::custom(format!("a reference, an id or a position is longer than {NAME_BYTES_MAX} bytes")));
+    }
+    Ok(name)
+}
+
+/// The same, if it is present.
+fn optional_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Option::<Name>::deserialize(deserializer).map(|name| name.map(|Name(name)| name))
+}
+
+/// See [`name`].
+#[derive(Deserialize)]
+struct Name(#[serde(deserialize_with = "name")] String);
+
 /// A page of `GET /v1/transfers`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ListingBody {
@@ -144,6 +172,7 @@ pub(crate) struct StatementBody {
 #[derive(Debug, Deserialize)]
 pub(crate) struct StatementEntry {
     /// Position of the entry in the statement.
+    #[serde(deserialize_with = "name")]
     pub(crate) cursor: String,
     #[serde(flatten)]
     pub(crate) transfer: TransferView,
@@ -232,6 +261,27 @@ mod tests {
         for unreadable in [serde_json::json!(null), serde_json::json!(true), serde_json::json!(["AC04"])] {
             assert_eq!(code(unreadable), None);
         }
+    }
+
+    #[test]
+    fn a_reference_an_id_and_a_position_are_bounded() {
+        let longest = "x".repeat(NAME_BYTES_MAX);
+        let entry = |field: &str, text: &str| {
+            let mut entry = serde_json::json!({"cursor": "1", "status": "SETTLED"});
+            entry[field] = text.into();
+            serde_json::from_value::<StatementEntry>(entry)
+        };
+        for field in ["cursor", "transfer_id", "reference"] {
+            assert!(entry(field, &longest).is_ok(), "{field}");
+            let error = entry(field, &format!("{longest}x")).unwrap_err().to_string();
+            assert!(error.contains("longer than 512 bytes"), "{field}: {error}");
+        }
+        let answer = |id: String| serde_json::json!({"answer": "NOT_FOUND", "transfer_id": id});
+        assert!(serde_json::from_value::<CancelBody>(answer(longest.clone())).is_ok());
+        assert!(serde_json::from_value::<CancelBody>(answer(format!("{longest}x"))).is_err());
+        assert!(serde_json::from_value::<RecallBody>(answer(format!("{longest}x"))).is_err());
+        let without = serde_json::from_value::<TransferView>(serde_json::json!({"status": "PENDING"})).unwrap();
+        assert_eq!((without.transfer_id, without.reference), (None, None));
     }
 
     #[test]
