@@ -23,6 +23,8 @@ pub struct SwitchTransfer {
     pub status: String,
     /// Amount in minor units; `None` if the row is a tombstone.
     pub amount_minor: Option<i64>,
+    /// What came back of a settled transfer in minor units, whole or in parts.
+    pub returned_minor: i64,
     /// ISO 4217 code; `None` if the row is a tombstone.
     pub currency: Option<String>,
 }

@@ -26,6 +26,8 @@ pub(crate) struct TransferRow {
     /// Whether the transfer is forgotten, because it is beyond the retention or because of a failover.
     forgotten: bool,
     amount_minor: Option<i64>,
+    /// What came back of a settled transfer, whole or in parts.
+    returned_minor: i64,
     currency: Option<String>,
     creditor_account: Option<String>,
     end_to_end_id: Option<String>,
@@ -73,7 +75,11 @@ pub(crate) async fn transfers(
         TransferRow,
         r#"SELECT t.id, t.reference, t.status AS "status: TransferStatus", t.tombstone, t.refused,
                   t.deduplicated, (t.forgotten OR t.received_at < $2) AS "forgotten!",
-                  t.amount_minor, t.currency, t.creditor_account, t.end_to_end_id, t.reason,
+                  t.amount_minor,
+                  (CASE WHEN t.status = 'RETURNED' THEN t.amount_minor
+                        ELSE (SELECT coalesce(sum(r.amount_minor), 0)::bigint FROM returns r WHERE r.transfer_id = t.id) END)
+                      AS "returned_minor!",
+                  t.currency, t.creditor_account, t.end_to_end_id, t.reason,
                   t.recall_refusal, t.received_at, t.deadline, t.due_at, t.finished_at,
                   coalesce((SELECT jsonb_object_agg(r.operation, r.received) FROM requests r
                             WHERE r.reference = t.reference), '{}')

@@ -229,8 +229,8 @@ pub async fn find_disagreements(
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit') AS late,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit'
                     AND j.operation_key LIKE p.tx_id || ':correct:%') AS corrected,
-                (SELECT (coalesce(sum(j.amount_minor), 0) >= p.amount_minor)::int::bigint FROM journal j
-                 WHERE j.payment_id = p.payment_id AND j.kind IN ('return', 'return_credit')) AS returned,
+                (SELECT coalesce(sum(j.amount_minor), 0)::bigint FROM journal j
+                 WHERE j.payment_id = p.payment_id AND j.kind IN ('return', 'return_credit')) AS returned_minor,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'release') AS released
          FROM payments p",
     )
@@ -264,7 +264,8 @@ struct PaymentRow {
     late_debits: i64,
     /// Late debits by a correction, which is made after the payment's end.
     corrected: i64,
-    returned: i64,
+    /// What was credited of returns.
+    returned_minor: i64,
     released: i64,
 }
 
@@ -280,7 +281,7 @@ impl PaymentRow {
             debited: row.get("debited"),
             late_debits: row.get("late"),
             corrected: row.get("corrected"),
-            returned: row.get("returned"),
+            returned_minor: row.get("returned_minor"),
             released: row.get("released"),
         }
     }
@@ -291,7 +292,7 @@ impl PaymentRow {
 
     /// Debits of the customer, or of the claims account instead, that were not wholly returned.
     fn net_debits(&self) -> i64 {
-        self.debited + self.late_debits - self.returned
+        self.debited + self.late_debits - i64::from(self.returned_minor >= self.amount_minor)
     }
 
     fn check_amounts(&self, transfers: &[SwitchTransfer], disagreements: &mut Vec<String>) {
@@ -308,7 +309,7 @@ impl PaymentRow {
 
     /// Compares the end and the journal entries of the payment with the transfers.
     fn check_end(&self, transfers: &[SwitchTransfer], disagreements: &mut Vec<String>) {
-        let Self { id, state, reserved, debited, late_debits, corrected, returned, released, .. } = self;
+        let Self { id, state, reserved, debited, late_debits, corrected, returned_minor, released, .. } = self;
         let settled = transfers.iter().filter(|transfer| transfer.status == "SETTLED").count();
         let is_pending = transfers.iter().any(|transfer| transfer.status == "PENDING");
         let debits = debited + late_debits;
@@ -319,13 +320,22 @@ impl PaymentRow {
                 .push(format!("{id} is {state} with {debits} debits, and {settled} settled transfers"));
         }
         if !(0..=1).contains(&net_debits) {
-            disagreements.push(format!("{id} was debited {debits} times and returned {returned} times"));
+            disagreements.push(format!("{id} was debited {debits} times, and {returned_minor} returned"));
+        }
+        let came_back: i64 = transfers.iter().map(|transfer| transfer.returned_minor).sum();
+        if *returned_minor != if debits > 0 { came_back } else { 0 } {
+            disagreements.push(format!(
+                "{id} was debited {debits} times, and {returned_minor} of the {came_back} that the switch returned was credited"
+            ));
         }
         if net_debits == 1 && settled != 1 {
             disagreements.push(format!("{id} was debited, but is not settled at the switch: {transfers:?}"));
         }
         if self.has_ended() && settled == 1 && net_debits != 1 {
             disagreements.push(format!("{id} is settled at the switch, but is {state} and was not debited"));
+        }
+        if !self.has_ended() && settled == 1 && state != "needs_operator" {
+            disagreements.push(format!("{id} is settled at the switch, but is {state} and waits for no operator"));
         }
         if self.has_ended() && is_pending {
             disagreements.push(format!("{id} is {state}, but still pending at the switch"));
