@@ -1,10 +1,9 @@
 //! The bank under test: every process and server of its own, and a proxy on each link.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use temporalio_client::WorkflowTerminateOptions;
 use testkit::cluster::Cluster;
 use testkit::environment::TestEnvironment;
 use testkit::process::Process;
@@ -40,8 +39,6 @@ pub(crate) struct Bank {
     frozen: Vec<String>,
     /// Accounts that operators are to unfreeze, once the database answers.
     to_unfreeze: Vec<String>,
-    /// The workflows that operators terminated.
-    pub(crate) terminated: BTreeSet<String>,
     /// How often the supervisor started a process that had exited by itself.
     pub(crate) exits: usize,
 }
@@ -113,7 +110,6 @@ impl Bank {
             down: Vec::new(),
             frozen: Vec::new(),
             to_unfreeze: Vec::new(),
-            terminated: BTreeSet::new(),
             exits: 0,
         })
     }
@@ -324,18 +320,13 @@ impl Bank {
     }
 
     /// Terminates the workflow of an open payment; returns whether there was one, and the database and Temporal answered.
-    async fn terminate_a_workflow(&mut self) -> bool {
+    async fn terminate_a_workflow(&self) -> bool {
         let newest = "SELECT workflow_id FROM payments WHERE ended_at IS NULL AND started_at IS NOT NULL
                       ORDER BY accepted_at DESC LIMIT 1";
         let open = sqlx::query_scalar::<_, String>(newest).fetch_optional(&self.system.database.pool);
         let Ok(Ok(Some(workflow_id))) = timeout(STATEMENT_WITHIN, open).await else { return false };
-        // Also where no answer comes: it may have been terminated.
-        self.terminated.insert(workflow_id.clone());
-        let terminated = async {
-            let workflow = self.system.workflow(&workflow_id).await?;
-            anyhow::Ok(workflow.terminate(WorkflowTerminateOptions::default()).await?)
-        };
-        matches!(timeout(STATEMENT_WITHIN, terminated).await, Ok(Ok(_)))
+        let terminated = self.system.terminate_workflow(&workflow_id);
+        matches!(timeout(STATEMENT_WITHIN, terminated).await, Ok(Ok(())))
     }
 
     /// Whether the database has set the status of the accounts. It may be away.

@@ -94,8 +94,7 @@ impl Books {
         books.payments = audit.payments;
         books.violations.extend(disagreements);
         books.compare_with_the_switch(pool, bank).await?;
-        let histories =
-            histories::compare(&bank.system, &bank.terminated).await.context("Temporal's histories")?;
+        let histories = histories::compare(&bank.system).await.context("Temporal's histories")?;
         books.violations.extend(histories.disagreements);
         for (name, query) in REACHED {
             books.reached.insert(name, sqlx::query_scalar(query).fetch_one(pool).await?);

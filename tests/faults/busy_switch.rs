@@ -70,8 +70,12 @@ fn busy_fault() -> Value {
 }
 
 async fn assert_settles(name: &str, operation: &str, behaviour: Value) -> anyhow::Result<()> {
-    let (system, payment) =
-        pay_while_busy(name, SystemOptions::default().with_long_attempts(), behaviour).await?;
+    // Beside other load the three attempts take longer than the usual budget, after which the submit would be cancelled.
+    let options = SystemOptions::default()
+        .with_long_attempts()
+        .with_profile("submit_budget_ms", 60_000)
+        .with_profile("submit_deadline_ms", 90_000);
+    let (system, payment) = pay_while_busy(name, options, behaviour).await?;
     assert_retry_after_respected(&system, &payment, operation).await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     ensure!(system.switch.request_count(&payment.reference, "submit").await? <= i64::from(BUSY_ANSWERS) + 1);

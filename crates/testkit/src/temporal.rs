@@ -164,11 +164,12 @@ impl System {
     /// Terminates a workflow, as an operator does, perhaps while a step of it ends the payment.
     ///
     /// # Errors
-    /// If Temporal refuses.
+    /// If Temporal refuses or does not answer; it may have terminated the workflow even so.
     pub async fn terminate_workflow(&self, workflow_id: &str) -> anyhow::Result<()> {
+        // First: the caller may give up before the answer.
+        self.histories.was_terminated(workflow_id);
         let workflow = self.workflow(workflow_id).await?;
         workflow.terminate(WorkflowTerminateOptions::default()).await?;
-        self.histories.was_terminated(workflow_id);
         Ok(())
     }
 

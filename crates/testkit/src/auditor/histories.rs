@@ -18,6 +18,12 @@ const CONCURRENT_READS: usize = 8;
 /// Pause between two reads of open runs.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
+/// Time for the runs of ended payments to close where no worker is ready.
+const WITHOUT_WORKER: Duration = Duration::from_secs(5);
+
+/// Time limit for the runs of ended payments to close.
+const CLOSES_WITHIN: Duration = Duration::from_secs(60);
+
 /// How a run closed that somebody terminated.
 const TERMINATED: &str = "WorkflowExecutionTerminated";
 
@@ -43,30 +49,27 @@ struct Booked {
 
 /// Reads the history of each payment's last workflow run, and compares its end with the payment's: settled <=> the run completed,
 /// otherwise it failed with the final state in its message. A payment that has not ended has a run that has not either. Only a payment
-/// that ended before it began may have no history: the customer cancelled it, or its time was past, and no money moved. `terminated`:
-/// workflows that an operator terminated, perhaps just after their payment had ended.
+/// that ended before it began may have no history: the customer cancelled it, or its time was past, and no money moved.
 ///
 /// # Errors
-/// If PostgreSQL does not answer. A history that Temporal does not return is a disagreement.
-pub async fn compare(system: &System, terminated: &BTreeSet<String>) -> anyhow::Result<HistoryAudit> {
+/// If PostgreSQL or Temporal does not answer.
+pub async fn compare(system: &System) -> anyhow::Result<HistoryAudit> {
     stream::iter(Booked::all(system).await?)
         .map(|payment| async move {
-            let read = system.history(&payment.workflow_id).await;
-            anyhow::Ok((payment, read))
+            let history = payment.history(system).await?;
+            anyhow::Ok((system.histories.compare(&payment, history.as_deref()), payment, history))
         })
         .buffer_unordered(CONCURRENT_READS)
-        .try_fold(HistoryAudit::default(), |mut audit, (payment, read)| async move {
-            match read {
-                Ok(history) => {
-                    audit.compared += 1;
-                    audit.repeated_steps += repeated_steps(&history);
-                    audit.disagreements.extend(disagreement(&payment, &history, terminated));
-                }
-                Err(_) if payment.never_began() => {}
-                Err(error) => {
-                    audit.disagreements.push(format!("{} has no history: {error:#}", payment.payment_id))
-                }
+        .try_fold(HistoryAudit::default(), |mut audit, (comparison, payment, history)| async move {
+            if let Some(history) = history {
+                audit.compared += 1;
+                audit.repeated_steps += repeated_steps(&history);
             }
+            audit.disagreements.extend(match comparison {
+                Comparison::Agrees => None,
+                Comparison::Differs(disagreement) => Some(disagreement),
+                Comparison::StillOpen => Some(payment.disagreement("still runs")),
+            });
             Ok(audit)
         })
         .await
@@ -82,10 +85,12 @@ pub(crate) struct ClosedHistories {
     terminated: Mutex<BTreeSet<String>>,
 }
 
-/// What the history of a payment that has ended says.
+/// What the history of a payment says.
 enum Comparison {
     Agrees,
+    /// In words.
     Differs(String),
+    /// The payment has ended, and its run not yet.
     StillOpen,
 }
 
@@ -101,68 +106,74 @@ impl ClosedHistories {
     }
 
     /// Compares the last workflow run of each payment that has ended with its end. A run closes a moment later than its payment ends: those
-    /// that are open are waited for, `within` at most, since a test may have ended every worker.
+    /// that are open are waited for. They may stay open only where the test has ended or paused the worker.
     ///
     /// # Errors
-    /// Every payment whose run closed with another end, or that has no history, or the error of Temporal or PostgreSQL.
-    pub(crate) async fn check(&self, system: &System, within: Duration) -> anyhow::Result<()> {
+    /// Every payment whose run closed with another end, has not closed, or that has no history, or the error of Temporal or PostgreSQL.
+    pub(crate) async fn check(&self, system: &System) -> anyhow::Result<()> {
         let started = Instant::now();
-        while self.compare_once(system).await? > 0 && started.elapsed() < within {
+        loop {
+            let open = self.check_closed(system).await?;
+            if open.is_empty() || started.elapsed() > WITHOUT_WORKER && !system.worker.is_ready().await {
+                return Ok(());
+            }
+            ensure!(started.elapsed() < CLOSES_WITHIN, "the workflows of ended payments still run: {open:?}");
             tokio::time::sleep(CHECK_INTERVAL).await;
         }
-        Ok(())
     }
 
-    /// The same without a wait; returns how many runs are open.
-    async fn compare_once(&self, system: &System) -> anyhow::Result<usize> {
+    /// The same without a wait; returns the workflows whose runs are open.
+    pub(crate) async fn check_closed(&self, system: &System) -> anyhow::Result<Vec<String>> {
         let known = lock(&self.agreed).clone();
         let ended = Booked::all(system).await?.into_iter();
         let ended = ended.filter(|payment| payment.has_ended() && !known.contains(&payment.workflow_id));
         let compared: Vec<(String, Comparison)> = stream::iter(ended)
             .map(|payment| async move {
-                let comparison = match system.history(&payment.workflow_id).await {
-                    Ok(history) => match close(&history).map(end_of) {
-                        Some(end) if end == payment.state => Comparison::Agrees,
-                        Some(end)
-                            if end == TERMINATED && lock(&self.terminated).contains(&payment.workflow_id) =>
-                        {
-                            Comparison::Agrees
-                        }
-                        Some(end) => Comparison::Differs(payment.disagreement(Some(&end))),
-                        None => Comparison::StillOpen,
-                    },
-                    Err(error) if !is_missing(&error) => return Err(error),
-                    Err(_) if payment.never_began() || lock(&self.deleted).contains(&payment.workflow_id) => {
-                        Comparison::Agrees
-                    }
-                    Err(_) => Comparison::Differs(payment.disagreement(Some("is missing"))),
-                };
-                Ok((payment.workflow_id, comparison))
+                let history = payment.history(system).await?;
+                let comparison = self.compare(&payment, history.as_deref());
+                anyhow::Ok((payment.workflow_id, comparison))
             })
             .buffer_unordered(CONCURRENT_READS)
             .try_collect()
             .await?;
-        let mut open = 0;
+        let mut open = Vec::new();
         let mut disagreements = Vec::new();
         for (workflow_id, comparison) in compared {
             match comparison {
                 Comparison::Agrees => drop(lock(&self.agreed).insert(workflow_id)),
                 Comparison::Differs(disagreement) => disagreements.push(disagreement),
-                Comparison::StillOpen => open += 1,
+                Comparison::StillOpen => open.push(workflow_id),
             }
         }
         ensure!(disagreements.is_empty(), "bank and Temporal disagree:\n{}", disagreements.join("\n"));
         Ok(open)
     }
+
+    /// Compares a payment with the history of its last workflow run.
+    fn compare(&self, payment: &Booked, history: Option<&[HistoryEvent]>) -> Comparison {
+        let Some(history) = history else {
+            return if payment.never_began() || lock(&self.deleted).contains(&payment.workflow_id) {
+                Comparison::Agrees
+            } else {
+                Comparison::Differs(payment.disagreement("is missing"))
+            };
+        };
+        match (payment.has_ended(), close(history).map(end_of)) {
+            (true, Some(end)) if end == payment.state => Comparison::Agrees,
+            (true, Some(end))
+                if end == TERMINATED && lock(&self.terminated).contains(&payment.workflow_id) =>
+            {
+                Comparison::Agrees
+            }
+            (_, Some(end)) => Comparison::Differs(payment.disagreement(&end)),
+            (true, None) => Comparison::StillOpen,
+            (false, None) => Comparison::Agrees,
+        }
+    }
 }
 
 fn lock(ids: &Mutex<BTreeSet<String>>) -> MutexGuard<'_, BTreeSet<String>> {
     ids.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether Temporal has no such workflow.
-fn is_missing(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(WorkflowInteractionError::NotFound(_)))
 }
 
 impl Booked {
@@ -186,8 +197,17 @@ impl Booked {
         matches!(self.state.as_str(), "settled" | "rejected" | "failed" | "timed_out" | "cancelled")
     }
 
-    fn disagreement(&self, end: Option<&str>) -> String {
-        format!("{} is {}, and its workflow {}", self.payment_id, self.state, end.unwrap_or("runs"))
+    /// The history of its last workflow run, if Temporal has one.
+    async fn history(&self, system: &System) -> anyhow::Result<Option<Vec<HistoryEvent>>> {
+        match system.history(&self.workflow_id).await {
+            Ok(history) => Ok(Some(history)),
+            Err(error) if matches!(error.downcast_ref(), Some(WorkflowInteractionError::NotFound(_))) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn disagreement(&self, end: &str) -> String {
+        format!("{} is {}, and its workflow {end}", self.payment_id, self.state)
     }
 
     fn never_began(&self) -> bool {
@@ -214,16 +234,6 @@ fn close(history: &[HistoryEvent]) -> Option<&HistoryEvent> {
                 | EventType::WorkflowExecutionCanceled
         )
     })
-}
-
-fn disagreement(payment: &Booked, history: &[HistoryEvent], terminated: &BTreeSet<String>) -> Option<String> {
-    let end = close(history).map(end_of);
-    match (payment.has_ended(), end.as_deref()) {
-        (true, Some(end)) if end == payment.state => None,
-        (false, None) => None,
-        (true, Some(TERMINATED)) if terminated.contains(&payment.workflow_id) => None,
-        (_, end) => Some(payment.disagreement(end)),
-    }
 }
 
 /// The final state that a workflow run closed with, or its closing event.

@@ -12,8 +12,6 @@ use crate::wait::until;
 
 /// Time limit for a payment to reach a state.
 const WITHIN: Duration = Duration::from_secs(90);
-/// Time for the workflows of ended payments to close before an audit, while a worker runs.
-const CLOSES_WITHIN: Duration = Duration::from_secs(5);
 
 impl System {
     /// Opens a customer's account with a balance of [`OPENING_MINOR`] in the system's currency.
@@ -242,7 +240,7 @@ impl System {
     /// # Errors
     /// Every disagreement, or the first sample that was not in order.
     pub async fn audit(&self) -> anyhow::Result<Audit> {
-        self.histories.check(self, CLOSES_WITHIN).await?;
+        self.histories.check(self).await?;
         Ok(self.audit_all().await?.since(self.counted_before))
     }
 
@@ -250,7 +248,7 @@ impl System {
     pub(super) async fn audit_all(&self) -> anyhow::Result<Audit> {
         let audit = auditor::compare(&self.database.pool, self.switches()).await?;
         auditor::check_total(&self.database.pool, self.paid_in_minor.load(Ordering::Relaxed)).await?;
-        self.histories.check(self, Duration::ZERO).await?;
+        self.histories.check_closed(self).await?;
         self.sampler.check()?;
         Ok(audit)
     }
