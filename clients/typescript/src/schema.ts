@@ -457,8 +457,8 @@ export interface components {
              */
             at: string;
             /**
-             * @description `transfer_pending`, `transfer_needs_operator`, `transfer_sent`, `transfer_rejected`, `transfer_failed`,
-             *     `transfer_timed_out` or `transfer_cancelled`.
+             * @description `transfer_pending`, `transfer_needs_operator`, `transfer_restored`, `transfer_sent`, `transfer_rejected`, `transfer_failed`,
+             *     `transfer_timed_out`, `transfer_cancelled`, or after the end `transfer_returned` or `transfer_charged`.
              */
             kind: string;
             /** @description Text of the notification. */

@@ -412,11 +412,13 @@ BEGIN
 END
 $$;
 
--- The event of a return that a correction books.
+-- The events of the charges and returns that a correction books.
 CREATE FUNCTION check_event_of_operator() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
-    IF NEW.kind <> 'transfer_returned' OR acting_operator('approver') IS NULL OR NOT EXISTS (
-           SELECT FROM decisions d WHERE d.payment_id = NEW.subject_key AND d.action = 'late_debit' AND d.status = 'confirmed') THEN
+    IF acting_operator('approver') IS NULL OR NOT EXISTS (
+           SELECT FROM decisions d WHERE d.payment_id = NEW.subject_key AND d.status = 'confirmed'
+               AND (d.action, NEW.kind) IN (('late_debit', 'transfer_charged'), ('late_debit', 'transfer_returned'),
+                                            ('return_credit', 'transfer_returned'))) THEN
         PERFORM refuse_action('append an event that no correction causes');
     END IF;
     RETURN NEW;

@@ -146,6 +146,14 @@ impl ReturnId {
     }
 }
 
+impl DecisionId {
+    /// 16 hex digits of a hash of the id, as [`ReturnId::digest`]: the event of a return that a decision books ends with them.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        digest(&["decision", self.as_str()], 16)
+    }
+}
+
 impl TxId {
     /// Derives the transaction id: the payment's cell in two hex digits, then 22 hex digits (88 bits) of a hash. They keep
     /// `{tx_id}:submit` within the 35 characters that ISO 20022 allows an end-to-end reference.

@@ -5,11 +5,10 @@ use payment_protocol::money::{format_major, parse_currency};
 use payment_protocol::rules::Bearer;
 
 /// The notification of an event. Reasons are codes for programs, so the text omits them.
-pub(crate) fn message(kind: EventKind, transfer: &TransferEvent) -> String {
-    let TransferEvent { amount, currency, source_account, end_to_end_id, .. } = transfer;
-    if kind == EventKind::TransferReturned {
-        return returned(transfer);
-    }
+pub(crate) fn message(kind: EventKind, event: &TransferEvent) -> String {
+    let TransferEvent { amount, currency, source_account, end_to_end_id, .. } = event;
+    let reference = end_to_end_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
+    let transfer = format!("transfer of {amount} {currency} from {source_account}{reference}");
     let outcome = match kind {
         EventKind::TransferPending => "is pending: the amount is held in your account",
         EventKind::TransferNeedsOperator => {
@@ -18,36 +17,41 @@ pub(crate) fn message(kind: EventKind, transfer: &TransferEvent) -> String {
         EventKind::TransferRestored => {
             "is not confirmed: the amount is available to you again, and the transfer may still be executed"
         }
-        EventKind::TransferSent => match transfer.late_settlement {
+        EventKind::TransferSent => match event.late_settlement {
             None => "was sent: your account was debited",
             Some(Bearer::Customer) => "was executed late: your account was debited",
             Some(Bearer::Bank) => "was executed: your account was not debited, we will contact you",
         },
-        EventKind::TransferReturned => "was returned",
+        EventKind::TransferReturned => {
+            let credited = match event.credited {
+                Some(Bearer::Bank) => "your account had not been debited for it",
+                Some(Bearer::Customer) | None => "it was credited to your account",
+            };
+            return format!(
+                "{} of your {transfer} came back: {credited}.",
+                part(event, event.returned_minor)
+            );
+        }
+        EventKind::TransferCharged => {
+            let charged = part(event, event.charged_minor);
+            return format!(
+                "Your {transfer} was executed after all, contrary to our earlier message: {charged} was debited from your account."
+            );
+        }
         EventKind::TransferRejected => "was rejected: nothing was charged",
         EventKind::TransferFailed => "failed: nothing was charged",
         EventKind::TransferTimedOut => "was not confirmed in time: nothing was charged",
         EventKind::TransferCancelled => "was cancelled: nothing was charged",
     };
-    let reference = end_to_end_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
-    format!("Your transfer of {amount} {currency} from {source_account}{reference} {outcome}.")
+    format!("Your {transfer} {outcome}.")
 }
 
-/// The notification of a return.
-fn returned(transfer: &TransferEvent) -> String {
-    let TransferEvent { amount, currency, source_account, end_to_end_id, .. } = transfer;
-    let reference = end_to_end_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
-    let part = match (transfer.returned_minor, parse_currency(currency)) {
-        (Some(minor), Ok(known)) => format!("{} {currency}", format_major(minor, known)),
+/// A part of the transfer's amount in words.
+fn part(event: &TransferEvent, minor: Option<i64>) -> String {
+    match (minor, parse_currency(&event.currency)) {
+        (Some(minor), Ok(known)) => format!("{} {}", format_major(minor, known), event.currency),
         _ => "Money".to_owned(),
-    };
-    let credited = match transfer.credited {
-        Some(Bearer::Bank) => "your account had not been debited for it",
-        Some(Bearer::Customer) | None => "it was credited to your account",
-    };
-    format!(
-        "{part} of your transfer of {amount} {currency} from {source_account}{reference} came back: {credited}."
-    )
+    }
 }
 
 #[cfg(test)]
@@ -71,6 +75,7 @@ mod tests {
         let [sent, returned, restored] =
             [EventKind::TransferSent, EventKind::TransferReturned, EventKind::TransferRestored];
         let late = |bearer| transfer(|transfer| transfer.late_settlement = Some(bearer));
+        let charged = |minor| transfer(|transfer| transfer.charged_minor = Some(minor));
         let part = |minor, bearer| {
             transfer(|transfer| (transfer.returned_minor, transfer.credited) = (Some(minor), Some(bearer)))
         };
@@ -81,6 +86,7 @@ mod tests {
             (sent,     late(Bearer::Bank),          "was executed: your account was not debited, we will contact you."),
             (returned, part(250, Bearer::Customer), "came back: it was credited to your account."),
             (returned, part(1250, Bearer::Bank),    "came back: your account had not been debited for it."),
+            (EventKind::TransferCharged, charged(1000), "contrary to our earlier message: 10.00 EUR was debited from your account."),
         ];
         for (kind, transfer, words) in cases {
             let text = message(kind, &transfer);

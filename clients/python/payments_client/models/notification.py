@@ -17,9 +17,9 @@ class Notification:
 
     Attributes:
         at (datetime.datetime): When the notification was sent, by the database's clock.
-        kind (str): `transfer_pending`, `transfer_needs_operator`, `transfer_sent`, `transfer_rejected`,
-            `transfer_failed`,
-            `transfer_timed_out` or `transfer_cancelled`.
+        kind (str): `transfer_pending`, `transfer_needs_operator`, `transfer_restored`, `transfer_sent`,
+            `transfer_rejected`, `transfer_failed`,
+            `transfer_timed_out`, `transfer_cancelled`, or after the end `transfer_returned` or `transfer_charged`.
         message (str): Text of the notification.
     """
 

@@ -7,7 +7,7 @@
 pub mod notifications;
 
 use payment_protocol::PaymentState;
-use payment_protocol::ids::{PaymentId, ReturnId};
+use payment_protocol::ids::PaymentId;
 use payment_protocol::money::{format_major, parse_currency};
 use payment_protocol::rules::Bearer;
 use payment_protocol::state::text_enum;
@@ -44,6 +44,8 @@ text_enum!(
         TransferSent = "transfer_sent",
         /// Money of a sent transfer came back.
         TransferReturned = "transfer_returned",
+        /// After the final event: the customer's account was debited for a transfer that was executed after all.
+        TransferCharged = "transfer_charged",
         /// Final: refused before anything was held.
         TransferRejected = "transfer_rejected",
         /// Final: nothing was charged; the switch or the bank refused.
@@ -91,6 +93,7 @@ impl EventKind {
             Self::TransferRestored => file!("transfer_restored"),
             Self::TransferSent => file!("transfer_sent"),
             Self::TransferReturned => file!("transfer_returned"),
+            Self::TransferCharged => file!("transfer_charged"),
             Self::TransferRejected => file!("transfer_rejected"),
             Self::TransferFailed => file!("transfer_failed"),
             Self::TransferTimedOut => file!("transfer_timed_out"),
@@ -134,6 +137,9 @@ pub struct TransferEvent {
     /// Of a return: all that came back of the transfer so far, in minor units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returned_total_minor: Option<i64>,
+    /// Of a charge after the final event: what was debited from the customer's account, in minor units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged_minor: Option<i64>,
     /// Of a return: the party that was credited, because it had borne the amount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credited: Option<Bearer>,
@@ -180,6 +186,7 @@ impl StateEvent {
                 .then_some(Bearer::Customer),
             returned_minor: None,
             returned_total_minor: None,
+            charged_minor: None,
             credited: None,
         };
         Self::new(kind, &body, locked.trace_parent.clone())
@@ -215,9 +222,10 @@ impl StateEvent {
 }
 
 /// A return that was booked.
-pub(crate) struct BookedReturn<'a> {
-    /// The switch's id of the return. The event's id is derived from it, so that a repeat after a lost commit is the same event.
-    pub(crate) return_id: &'a ReturnId,
+pub(crate) struct BookedReturn {
+    /// Hex digits that only this return of the payment has. The event's id ends with them, so that a repeat after a lost commit is the same
+    /// event.
+    pub(crate) digest: String,
     pub(crate) amount_minor: i64,
     pub(crate) total_minor: i64,
     pub(crate) credited: Bearer,
@@ -227,10 +235,10 @@ pub(crate) struct BookedReturn<'a> {
 pub(crate) async fn append_returned(
     tx: &mut Connection,
     locked: &LockedPayment,
-    booked: &BookedReturn<'_>,
+    booked: &BookedReturn,
 ) -> Result<(), LedgerError> {
-    let mut event = StateEvent::of_kind(locked, EventKind::TransferReturned, PaymentState::Settled)?;
-    event.event_id = format!("{}:{}", event.event_id, booked.return_id.digest());
+    let mut event = StateEvent::of_kind(locked, EventKind::TransferReturned, state_after_end(locked))?;
+    event.event_id = format!("{}:{}", event.event_id, booked.digest);
     if let Some(body) = event.body.as_object_mut() {
         body.insert("returned_minor".into(), booked.amount_minor.into());
         body.insert("returned_total_minor".into(), booked.total_minor.into());
@@ -238,6 +246,26 @@ pub(crate) async fn append_returned(
     }
     outbox::append(tx, event.as_new()).await?;
     Ok(())
+}
+
+/// Appends the event of a debit of the customer's account after the payment's end; in the transaction that posts it.
+pub(crate) async fn append_charged(
+    tx: &mut Connection,
+    locked: &LockedPayment,
+    charged_minor: i64,
+) -> Result<(), LedgerError> {
+    let mut event = StateEvent::of_kind(locked, EventKind::TransferCharged, state_after_end(locked))?;
+    if let Some(body) = event.body.as_object_mut() {
+        body.insert("charged_minor".into(), charged_minor.into());
+    }
+    outbox::append(tx, event.as_new()).await?;
+    Ok(())
+}
+
+/// The state of a payment with an event after its end. A return that was kept is booked with the debit, which settles the payment.
+fn state_after_end(locked: &LockedPayment) -> PaymentState {
+    let state = locked.facts.state;
+    if state.end().is_some() { state } else { PaymentState::Settled }
 }
 
 /// Appends the event of a payment that enters `state`, if it is one; in the transaction that moves the payment.
@@ -280,7 +308,8 @@ pub(crate) async fn append_event(
             | EventKind::TransferNeedsOperator
             | EventKind::TransferRestored
             | EventKind::TransferSent
-            | EventKind::TransferReturned => None,
+            | EventKind::TransferReturned
+            | EventKind::TransferCharged => None,
             EventKind::TransferRejected
             | EventKind::TransferFailed
             | EventKind::TransferTimedOut
@@ -290,6 +319,7 @@ pub(crate) async fn append_event(
             .then_some(if row.has_claim { Bearer::Bank } else { Bearer::Customer }),
         returned_minor: None,
         returned_total_minor: None,
+        charged_minor: None,
         credited: None,
     };
     outbox::append(tx, StateEvent::new(kind, &body, row.trace_parent)?.as_new()).await?;

@@ -149,7 +149,7 @@ async fn charge_bank(
     let release_key = keys::compensate_reserve(tx_id);
     writes::record_done(tx, release_key.as_str(), payment_id).await?;
     release_hold(tx, locked, &release_key).await?;
-    let charged = late_debit(tx, locked, &keys::debit(tx_id)).await?;
+    let (_, charged) = late_debit(tx, locked, &keys::debit(tx_id)).await?;
     recalls::request(tx, locked).await?;
     let line = format!("transfer sent; {account_status}_account, so the money is recalled: {charged}");
     writes::move_to_state(tx, payment_id, PaymentState::Settled, &line).await?;
@@ -192,12 +192,12 @@ pub(crate) async fn post_debit(
 }
 
 /// Debits money that left without a hold: from the customer if the account may be debited and has the funds, else from
-/// the claims account, which opens an exception. Returns in words what was booked.
+/// the claims account, which opens an exception. Returns who was charged, and in words what was booked.
 pub(crate) async fn late_debit(
     tx: &mut LedgerTransaction,
     locked: &LockedPayment,
     key: &StepKey,
-) -> Result<String, LedgerError> {
+) -> Result<(Bearer, String), LedgerError> {
     let LockedPayment { payment_id, source_account, money, .. } = locked;
     writes::record_done(tx, key.as_str(), payment_id).await?;
     let shortfall = claims::why_not_payable(tx, locked, *money).await?;
@@ -215,14 +215,14 @@ pub(crate) async fn late_debit(
     match &shortfall {
         None => {
             accounts::post(tx, posting).await?;
-            Ok(format!("{money} debited late"))
+            Ok((Bearer::Customer, format!("{money} debited late")))
         }
         Some(reason) => {
             accounts::post(tx, posting).await?;
             let detail = format!("{money} charged to the claims account: {reason}");
             tx.open_exception(Some(payment_id), ExceptionKind::DebitedToClaims, key.as_str(), &detail)
                 .await?;
-            Ok(detail)
+            Ok((Bearer::Bank, detail))
         }
     }
 }

@@ -399,6 +399,6 @@ async fn book(
         Bearer::Bank => format!("{money} came back"),
     };
     writes::append_timeline(tx, payment_id, PaymentState::Settled, &line).await?;
-    let booked = BookedReturn { return_id, amount_minor, total_minor, credited };
+    let booked = BookedReturn { digest: return_id.digest(), amount_minor, total_minor, credited };
     events::append_returned(tx, locked, &booked).await
 }

@@ -50,27 +50,36 @@ async fn correct(
     bank.ledger.confirm(&proposed.decision_id, "Bob", "I agree").await
 }
 
-/// Every sequence of corrections, with the balances after it in units of the payment's amount.
+/// The customer was debited.
+const CHARGED: &str = "transfer_charged 1000";
+/// The amount came back, to the customer or to the bank.
+const TO_CUSTOMER: &str = "transfer_returned 1000 customer";
+const TO_BANK: &str = "transfer_returned 1000 bank";
+
+/// Every sequence of corrections, with the balances after it in units of the payment's amount, and the events (S0.9): the customer reads of
+/// each change of the account.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn each_correction_posts_to_the_account_that_bears_the_amount(pool: PgPool) {
     use Correction::{LateDebit, ReturnCredit, WriteOff};
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
-        // final state              account     corrections                          available    claims  losses  escrow
-        (Stage::Released,           "active",   vec![LateDebit],                     HELD,        0,      0,      1),
-        (Stage::Released,           "frozen",   vec![LateDebit],                     FUNDS_MINOR, -1,     0,      1),
-        (Stage::Released,           "frozen",   vec![LateDebit, WriteOff],           FUNDS_MINOR, 0,      -1,     1),
-        (Stage::Released,           "active",   vec![LateDebit, ReturnCredit],       FUNDS_MINOR, 0,      0,      0),
-        (Stage::Released,           "frozen",   vec![LateDebit, ReturnCredit],       FUNDS_MINOR, 0,      0,      0),
-        (Stage::Released,           "frozen",   vec![LateDebit, WriteOff, ReturnCredit], FUNDS_MINOR, 0,  0,      0),
-        (Stage::Settled,            "active",   vec![ReturnCredit],                  FUNDS_MINOR, 0,      0,      0),
-        (Stage::Settled,            "frozen",   vec![ReturnCredit],                  FUNDS_MINOR, 0,      0,      0),
-        (Stage::ReleasedUnreserved, "active",   vec![LateDebit],                     HELD,        0,      0,      1),
-        (Stage::Rejected,           "frozen",   vec![LateDebit],                     FUNDS_MINOR, -1,     0,      1),
+        // final state              account     corrections                          available    claims  losses  escrow  events after the end
+        (Stage::Released,           "active",   vec![LateDebit],                     HELD,        0,      0,      1,      vec![CHARGED]),
+        (Stage::Released,           "frozen",   vec![LateDebit],                     FUNDS_MINOR, -1,     0,      1,      vec![]),
+        (Stage::Released,           "frozen",   vec![LateDebit, WriteOff],           FUNDS_MINOR, 0,      -1,     1,      vec![]),
+        (Stage::Released,           "active",   vec![LateDebit, ReturnCredit],       FUNDS_MINOR, 0,      0,      0,      vec![CHARGED, TO_CUSTOMER]),
+        (Stage::Released,           "frozen",   vec![LateDebit, ReturnCredit],       FUNDS_MINOR, 0,      0,      0,      vec![TO_BANK]),
+        (Stage::Released,           "frozen",   vec![LateDebit, WriteOff, ReturnCredit], FUNDS_MINOR, 0,  0,      0,      vec![TO_BANK]),
+        (Stage::Settled,            "active",   vec![ReturnCredit],                  FUNDS_MINOR, 0,      0,      0,      vec![TO_CUSTOMER]),
+        (Stage::Settled,            "frozen",   vec![ReturnCredit],                  FUNDS_MINOR, 0,      0,      0,      vec![TO_CUSTOMER]),
+        (Stage::ReleasedUnreserved, "active",   vec![LateDebit],                     HELD,        0,      0,      1,      vec![CHARGED]),
+        (Stage::Rejected,           "frozen",   vec![LateDebit],                     FUNDS_MINOR, -1,     0,      1,      vec![]),
     ];
     let (mut claims, mut losses, mut escrow) = (0, 0, 0);
-    for (n, (stage, account, corrections, available, claimed, lost, left)) in table.into_iter().enumerate() {
+    for (n, (stage, account, corrections, available, claimed, lost, left, expected)) in
+        table.into_iter().enumerate()
+    {
         let p = bank.payment_at(stage, &format!("row {n}")).await;
         let end = bank.state(&p).await;
         if account == "frozen" {
@@ -120,6 +129,13 @@ async fn each_correction_posts_to_the_account_that_bears_the_amount(pool: PgPool
         let internal =
             (bank.internal("claims").await, bank.internal("losses").await, bank.internal("escrow").await);
         assert_eq!(internal, (claims, losses, escrow), "row {n}");
+        let events = format!(
+            "SELECT concat_ws(' ', kind, coalesce(body ->> 'charged_minor', body ->> 'returned_minor'), body ->> 'credited') FROM outbox
+             WHERE subject_key = '{}' AND kind IN ('transfer_charged', 'transfer_returned')
+                 AND body ->> 'status' = '{end}' ORDER BY sequence",
+            p.id
+        );
+        assert_eq!(bank.words(&events).await, expected, "row {n}");
         bank.audit().await;
     }
 }

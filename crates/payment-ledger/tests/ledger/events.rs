@@ -9,6 +9,8 @@ use outbox::Event;
 use payment_ledger::events::notifications::{NewNotification, notify};
 use payment_ledger::events::{EventKind, TransferEvent, VERSION};
 use payment_ledger::steps::accept::NewPayment;
+use payment_ledger::switch::callbacks::Callback;
+use payment_protocol::action::Correction;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::ids::PaymentId;
 use payment_protocol::port::{ReserveOutcome, SubmitProgress};
@@ -106,6 +108,19 @@ async fn payments_with_events(bank: &Bank) -> Vec<(Sample, &'static [EventKind])
         crate::support::return_part(bank, &returned, n, minor).await;
     }
     payments.push((returned, &[TransferPending, TransferSent, TransferReturned, TransferReturned]));
+
+    // Executed after it had failed, and returned: two corrections.
+    let corrected = bank.payment_at(Stage::Released, "corrected").await;
+    for (event, amount_minor, correction) in [
+        ("left", AMOUNT_MINOR, Correction::LateDebit),
+        ("differs", AMOUNT_MINOR + 1, Correction::ReturnCredit),
+    ] {
+        let success = crate::support::success(&corrected, &crate::support::event(&corrected, event));
+        bank.ledger.store_callback(&Callback { amount_minor, ..success }).await.unwrap();
+        bank.correct(&corrected, correction).await.unwrap();
+    }
+    let expected = &[TransferPending, TransferTimedOut, TransferCharged, TransferReturned];
+    payments.push((corrected, expected));
 
     // Restored by an advance, and executed late: paid by the customer, and by the bank.
     for (key, frozen, payer) in [("collected", false, Bearer::Customer), ("claimed", true, Bearer::Bank)] {

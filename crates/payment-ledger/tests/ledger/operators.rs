@@ -1,6 +1,6 @@
 //! `access::operators`: logins, sessions and roles, and the database's own check that a decision's operator has the session.
 
-use crate::support::{Bank, PASSWORD, Sample, Stage, event, log_in, operator_api, success};
+use crate::support::{Bank, PASSWORD, Sample, Stage, event, failure, log_in, operator_api, success};
 use payment_ledger::access::operators::{
     ChangeOperatorOutcome, LOGIN_ATTEMPTS_MAX, LoginOutcome, LoginRefusal, NewOperatorOutcome,
     OperatorIdentity, OperatorRole, Password, SessionToken,
@@ -412,6 +412,12 @@ async fn a_confirmed_correction_is_good_for_its_own_posting_only(
     let own = format!("{tx}:correct:{id}");
     let done = operation(&own, &late, "done");
     let (escrow, minor) = ("internal:escrow:EUR", crate::support::AMOUNT_MINOR);
+    let event_of = |kind: &str, payment: &Sample| {
+        format!(
+            "INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body) VALUES ('e', '{kind}', 1, '{}', 9, '{{}}')",
+            payment.id
+        )
+    };
     let attacks = [
         // Another account, amount, kind, direction, key or payment.
         done.clone() + &entry(&own, "late_debit", victim.as_str(), escrow, minor),
@@ -426,10 +432,15 @@ async fn a_confirmed_correction_is_good_for_its_own_posting_only(
         // The outcome and the exception without the posting.
         format!("UPDATE decisions SET status = 'done', closed_at = now() WHERE decision_id = '{id}'"),
         format!("UPDATE decisions SET status = 'proposed' WHERE decision_id = '{id}'"),
-        format!("UPDATE decisions SET status = 'withdrawn', withdrawn_by = 'bob', closed_at = now() WHERE decision_id = '{id}'"),
-        format!("UPDATE exceptions SET closed_at = now(), closed_by = '{id}' WHERE exception_id = {exception}"),
+        format!(
+            "UPDATE decisions SET status = 'withdrawn', withdrawn_by = 'bob', closed_at = now() WHERE decision_id = '{id}'"
+        ),
+        format!(
+            "UPDATE exceptions SET closed_at = now(), closed_by = '{id}' WHERE exception_id = {exception}"
+        ),
         format!("UPDATE payments SET final_status = 'settled' WHERE payment_id = '{}'", late.id),
-        "INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body) VALUES ('e', 'transfer_sent', 1, 'p', 1, '{}')".to_owned(),
+        event_of("transfer_sent", &late),
+        event_of("transfer_charged", &other),
     ];
     for attack in attacks {
         assert_eq!(api.refused(&format!("{confirmed}{attack}")).await.0, "42501", "{attack}");
@@ -454,22 +465,28 @@ async fn a_confirmed_correction_is_good_for_its_own_posting_only(
     owner.close().await;
 }
 
-/// A late debit that the customer cannot pay, of a payment of which a return was kept: everything that follows from it.
+/// A late debit that the customer cannot pay, one of a payment of which a return was kept, and a credit: everything that follows from it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn operator_api_posts_all_that_a_late_debit_causes(_: PgPoolOptions, connect: PgConnectOptions) {
+async fn operator_api_posts_all_that_a_correction_causes(_: PgPoolOptions, connect: PgConnectOptions) {
     let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
     owner.create_operator("ann", &[Operator]).await;
     owner.create_operator("bob", &[Approver]).await;
     let api = operator_api(&connect).await;
     let (ann, bob) = (log_in(&api.ledger, "ann").await, log_in(&api.ledger, "bob").await);
     let (ann, bob) = (api.ledger.acting_in(ann), api.ledger.acting_in(bob));
-    for (name, is_poor) in [("poor", true), ("returned", false)] {
-        let p = owner.payment_at(Stage::Released, name).await;
-        owner.ledger.store_callback(&success(&p, &event(&p, name))).await.unwrap();
-        if is_poor {
-            owner.freeze(&p).await;
-        } else {
-            crate::support::return_part(&owner, &p, "r-1", 100).await;
+    for (name, stage, correction) in [
+        ("poor", Stage::Released, Correction::LateDebit),
+        ("returned", Stage::Released, Correction::LateDebit),
+        ("credited", Stage::Settled, Correction::ReturnCredit),
+    ] {
+        let p = owner.payment_at(stage, name).await;
+        let event = event(&p, name);
+        let callback = if name == "credited" { failure(&p, &event) } else { success(&p, &event) };
+        owner.ledger.store_callback(&callback).await.unwrap();
+        match name {
+            "poor" => owner.freeze(&p).await,
+            "returned" => crate::support::return_part(&owner, &p, "r-1", 100).await,
+            _ => {}
         }
         let exception = owner
             .number(&format!(
@@ -477,13 +494,15 @@ async fn operator_api_posts_all_that_a_late_debit_causes(_: PgPoolOptions, conne
                 p.id
             ))
             .await;
-        let proposed =
-            ann.propose_correction(exception, Correction::LateDebit, "ann", "it left", Some("line 3")).await;
+        let proposed = ann.propose_correction(exception, correction, "ann", "so it is", Some("line 3")).await;
         let corrected = bob.confirm(&proposed.unwrap().decision_id, "bob", "so it did").await;
         assert!(matches!(corrected, Ok(ConfirmOutcome::Corrected { .. })), "{name}: {corrected:?}");
     }
     assert_eq!(owner.number("SELECT count(*) FROM exceptions WHERE kind = 'debited_to_claims'").await, 1);
     assert_eq!(owner.number("SELECT count(*) FROM returns WHERE booked_at IS NOT NULL").await, 1);
+    let events =
+        "SELECT kind FROM outbox WHERE kind IN ('transfer_charged', 'transfer_returned') ORDER BY position";
+    assert_eq!(owner.words(events).await, ["transfer_charged", "transfer_returned", "transfer_returned"]);
     owner.audit().await;
     api.close().await;
     owner.close().await;

@@ -186,6 +186,9 @@ async fn s0_10_operators_who_close_the_claim_end_its_recall(pool: PgPool) {
     bank.ledger.record_recall_answer(&collected.id, &refused).await.unwrap();
     assert_eq!(recall(&bank, &collected).await.status, RecallStatus::Refused);
     bank.correct(&collected, Correction::LateDebit).await.unwrap();
+    let charged =
+        "SELECT subject_key || ' ' || (body ->> 'charged_minor') FROM outbox WHERE kind = 'transfer_charged'";
+    assert_eq!(bank.words(charged).await, [format!("{} {AMOUNT_MINOR}", collected.id)]);
     bank.correct(&written_off, Correction::WriteOff).await.unwrap();
     for p in [&collected, &written_off] {
         assert_eq!(recall(&bank, p).await.status, RecallStatus::Closed);

@@ -507,7 +507,9 @@ async fn r36_a_transfer_that_is_listed_twice_opens_one_exception(pool: PgPool) {
     let page = bank.ledger.unmatched_statement_lines(0, 10).await.unwrap();
     assert_eq!(page.findings.len(), 2);
     let first = bank.ledger.open_findings(&page.findings).await.unwrap();
-    let [FindingOutcome::Opened(id), again] = first[..] else { panic!("expected a new exception: {first:?}") };
+    let [FindingOutcome::Opened(id), again] = first[..] else {
+        panic!("expected a new exception: {first:?}")
+    };
     assert_eq!(again, FindingOutcome::AlreadyOpen(id));
     bank.lines(&[unknown(3)]).await;
     let page = bank.ledger.unmatched_statement_lines(1, 10).await.unwrap();
@@ -542,7 +544,8 @@ async fn r36_a_settled_line_with_a_foreign_reference_matches_no_payment(pool: Pg
     let unmatched = bank.ledger.unmatched_statement_lines(0, 10).await.unwrap();
     assert_eq!(unmatched.findings.len(), 1, "{unmatched:?}");
     assert_eq!(unmatched.findings[0].drift, Drift::TransferWithoutPayment);
-    let window = ReconciliationWindow { after_entry_id: i64::MAX, last_entry_id: i64::MAX, ..window.unwrap() };
+    let window =
+        ReconciliationWindow { after_entry_id: i64::MAX, last_entry_id: i64::MAX, ..window.unwrap() };
     let of_lines = async || bank.ledger.payments_of_lines(run, &window, 0, 10).await.unwrap().payments;
     assert_eq!(of_lines().await, []);
 

@@ -133,7 +133,9 @@ fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D
 fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let name = String::deserialize(deserializer)?;
     if name.len() > NAME_BYTES_MAX {
-        return Err(D::Error::custom(format!("a reference, an id or a position is longer than {NAME_BYTES_MAX} bytes")));
+        return Err(D::Error::custom(format!(
+            "a reference, an id or a position is longer than {NAME_BYTES_MAX} bytes"
+        )));
     }
     Ok(name)
 }
@@ -280,7 +282,8 @@ mod tests {
         assert!(serde_json::from_value::<CancelBody>(answer(longest.clone())).is_ok());
         assert!(serde_json::from_value::<CancelBody>(answer(format!("{longest}x"))).is_err());
         assert!(serde_json::from_value::<RecallBody>(answer(format!("{longest}x"))).is_err());
-        let without = serde_json::from_value::<TransferView>(serde_json::json!({"status": "PENDING"})).unwrap();
+        let without =
+            serde_json::from_value::<TransferView>(serde_json::json!({"status": "PENDING"})).unwrap();
         assert_eq!((without.transfer_id, without.reference), (None, None));
     }
 

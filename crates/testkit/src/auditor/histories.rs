@@ -201,7 +201,9 @@ impl Booked {
     async fn history(&self, system: &System) -> anyhow::Result<Option<Vec<HistoryEvent>>> {
         match system.history(&self.workflow_id).await {
             Ok(history) => Ok(Some(history)),
-            Err(error) if matches!(error.downcast_ref(), Some(WorkflowInteractionError::NotFound(_))) => Ok(None),
+            Err(error) if matches!(error.downcast_ref(), Some(WorkflowInteractionError::NotFound(_))) => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

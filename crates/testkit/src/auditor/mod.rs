@@ -309,7 +309,8 @@ impl PaymentRow {
 
     /// Compares the end and the journal entries of the payment with the transfers.
     fn check_end(&self, transfers: &[SwitchTransfer], disagreements: &mut Vec<String>) {
-        let Self { id, state, reserved, debited, late_debits, corrected, returned_minor, released, .. } = self;
+        let Self { id, state, reserved, debited, late_debits, corrected, returned_minor, released, .. } =
+            self;
         let settled = transfers.iter().filter(|transfer| transfer.status == "SETTLED").count();
         let is_pending = transfers.iter().any(|transfer| transfer.status == "PENDING");
         let debits = debited + late_debits;
@@ -335,7 +336,8 @@ impl PaymentRow {
             disagreements.push(format!("{id} is settled at the switch, but is {state} and was not debited"));
         }
         if !self.has_ended() && settled == 1 && state != "needs_operator" {
-            disagreements.push(format!("{id} is settled at the switch, but is {state} and waits for no operator"));
+            disagreements
+                .push(format!("{id} is settled at the switch, but is {state} and waits for no operator"));
         }
         if self.has_ended() && is_pending {
             disagreements.push(format!("{id} is {state}, but still pending at the switch"));

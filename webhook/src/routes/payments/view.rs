@@ -114,8 +114,8 @@ pub(crate) struct TimelineEntry {
 /// A notification sent to the customer.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Notification {
-    /// `transfer_pending`, `transfer_needs_operator`, `transfer_sent`, `transfer_rejected`, `transfer_failed`,
-    /// `transfer_timed_out` or `transfer_cancelled`.
+    /// `transfer_pending`, `transfer_needs_operator`, `transfer_restored`, `transfer_sent`, `transfer_rejected`, `transfer_failed`,
+    /// `transfer_timed_out`, `transfer_cancelled`, or after the end `transfer_returned` or `transfer_charged`.
     kind: String,
     /// Text of the notification.
     message: String,

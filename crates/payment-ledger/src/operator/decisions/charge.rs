@@ -37,5 +37,5 @@ pub(super) async fn by_decision(
         writes::record_done(tx, release_key.as_str(), payment_id).await?;
         release_hold(tx, locked, &release_key).await?;
     }
-    late_debit(tx, locked, &key).await
+    late_debit(tx, locked, &key).await.map(|(_, booked)| booked)
 }

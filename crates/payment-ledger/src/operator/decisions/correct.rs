@@ -1,5 +1,5 @@
 //! Corrections: money moved after a payment's end. Each has its own key, is posted once, and closes the open exception it is
-//! linked to.
+//! linked to. One that debits or credits the customer is an event: the payment's final event said otherwise.
 
 use payment_protocol::action::Correction;
 use payment_protocol::drift::Drift;
@@ -8,11 +8,13 @@ use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::keys;
 use payment_protocol::returns::Charged;
+use payment_protocol::rules::Bearer;
 use postgres_kit::Connection;
 
 use super::{DecideError, DecisionRefusedError, DecisionStatus, rows};
 use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::charged::{PaymentPostings, account_of, postings};
+use crate::events::{self, BookedReturn};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::debit;
 use crate::switch::returns;
@@ -129,10 +131,14 @@ pub(super) async fn book(
         (Correction::LateDebit, Some(open)) => {
             writes::record_done(tx, key.as_str(), payment_id).await?;
             claims::collect(tx, locked, key.as_str(), open).await?;
+            events::append_charged(tx, locked, open.amount_minor()).await?;
             format!("{open} collected from the customer")
         }
         (Correction::LateDebit, None) => {
-            let detail = debit::late_debit(tx, locked, &key).await?;
+            let (bearer, detail) = debit::late_debit(tx, locked, &key).await?;
+            if bearer == Bearer::Customer {
+                events::append_charged(tx, locked, locked.money.amount_minor()).await?;
+            }
             returns::book_kept(tx, locked).await?;
             detail
         }
@@ -140,7 +146,8 @@ pub(super) async fn book(
             writes::record_done(tx, key.as_str(), payment_id).await?;
             let charged = postings(tx, locked).await?;
             let left = locked.part(locked.money.amount_minor().saturating_sub(charged.returned_minor))?;
-            let credit = account_of(charged.bearer().unwrap_or(Charged::Customer), locked);
+            let bearer = charged.bearer().unwrap_or(Charged::Customer);
+            let credit = account_of(bearer, locked);
             let posting = JournalPosting {
                 key: key.as_str(),
                 payment_id: Some(payment_id),
@@ -150,6 +157,13 @@ pub(super) async fn book(
                 money: left,
             };
             accounts::post(tx, posting).await?;
+            let booked = BookedReturn {
+                digest: decision_id.digest(),
+                amount_minor: left.amount_minor(),
+                total_minor: locked.money.amount_minor(),
+                credited: if bearer == Charged::Customer { Bearer::Customer } else { Bearer::Bank },
+            };
+            events::append_returned(tx, locked, &booked).await?;
             format!("{left} credited back to {credit}")
         }
         (Correction::WriteOff, open) => {
