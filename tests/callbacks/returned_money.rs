@@ -50,5 +50,13 @@ async fn money_that_the_receiving_bank_returns_is_credited_by_operators() -> any
     let open = exceptions().await?;
     assert_eq!(open["exceptions"], json!([]), "closed by the credit");
     assert_eq!(system.state(&payment.payment_id).await?, "settled");
+    let events: Vec<Value> =
+        sqlx::query_scalar("SELECT body FROM outbox WHERE kind = 'transfer_returned' AND subject_key = $1")
+            .bind(&payment.payment_id)
+            .fetch_all(&system.database.pool)
+            .await?;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!((&events[0]["returned_minor"], &events[0]["credited"]), (&json!(500), &json!("customer")));
+    system.audit().await?;
     Ok(())
 }
