@@ -412,13 +412,21 @@ BEGIN
 END
 $$;
 
--- The events of the charges and returns that a correction books.
+-- The events of the charges and returns that a correction books: each after its journal entry, under its payment's id and with its amount.
 CREATE FUNCTION check_event_of_operator() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
-    IF acting_operator('approver') IS NULL OR NOT EXISTS (
-           SELECT FROM decisions d WHERE d.payment_id = NEW.subject_key AND d.status = 'confirmed'
-               AND (d.action, NEW.kind) IN (('late_debit', 'transfer_charged'), ('late_debit', 'transfer_returned'),
-                                            ('return_credit', 'transfer_returned'))) THEN
+    IF NOT EXISTS (
+           SELECT FROM decisions d JOIN payments p USING (payment_id) JOIN journal j USING (payment_id)
+           WHERE d.payment_id = NEW.subject_key AND d.status = 'confirmed' AND d.confirmed_by = acting_operator('approver')
+             AND NEW.body ->> 'payment_id' = NEW.subject_key
+             AND CASE NEW.kind
+                 WHEN 'transfer_charged' THEN NEW.event_id = NEW.subject_key || ':transfer_charged'
+                     AND j.operation_key = p.tx_id || ':correct:' || d.decision_id AND j.debit_account = p.source_account
+                     AND NEW.body ->> 'charged_minor' = j.amount_minor::text
+                 WHEN 'transfer_returned' THEN starts_with(NEW.event_id, NEW.subject_key || ':transfer_returned:')
+                     AND d.action IN ('late_debit', 'return_credit') AND j.kind IN ('return', 'return_credit')
+                     AND NEW.body ->> 'returned_minor' = j.amount_minor::text
+                 ELSE false END) THEN
         PERFORM refuse_action('append an event that no correction causes');
     END IF;
     RETURN NEW;

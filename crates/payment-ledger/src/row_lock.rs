@@ -78,6 +78,13 @@ impl LockedPayment {
         }
     }
 
+    /// The final state of a payment whose end is past, or is written by this transaction: a return that was kept is booked with the debit,
+    /// which settles it.
+    pub(crate) fn final_state(&self) -> PaymentState {
+        let state = self.facts.state;
+        if state.end().is_some() { state } else { PaymentState::Settled }
+    }
+
     /// A part of the payment's amount.
     pub(crate) fn part(&self, amount_minor: i64) -> Result<Money, LedgerError> {
         Money::from_minor(amount_minor, self.money.currency()).map_err(|_| LedgerError::Unreadable {

@@ -1,5 +1,5 @@
 //! Returns: money of a settled transfer that comes back by messages of their own, whole or in parts, each once. A return is paid to
-//! the bearer of the charge; the payment's end stays `settled`.
+//! the bearer of the charge; the payment keeps its final state.
 
 use crate::ids::{ReturnId, SwitchName};
 use crate::money::Money;

@@ -1,6 +1,6 @@
 //! The text of a customer notification.
 
-use payment_ledger::events::{EventKind, TransferEvent};
+use payment_ledger::events::{self, EventKind, TransferEvent};
 use payment_protocol::money::{format_major, parse_currency};
 use payment_protocol::rules::Bearer;
 
@@ -23,20 +23,24 @@ pub(crate) fn message(kind: EventKind, event: &TransferEvent) -> String {
             Some(Bearer::Bank) => "was executed: your account was not debited, we will contact you",
         },
         EventKind::TransferReturned => {
+            let what = match event.reason.as_deref() {
+                Some(events::CORRECTION) => "was not sent, or came back",
+                _ => "came back",
+            };
             let credited = match event.credited {
                 Some(Bearer::Bank) => "your account had not been debited for it",
                 Some(Bearer::Customer) | None => "it was credited to your account",
             };
-            return format!(
-                "{} of your {transfer} came back: {credited}.",
-                part(event, event.returned_minor)
-            );
+            return format!("{} of your {transfer} {what}: {credited}.", part(event, event.returned_minor));
         }
         EventKind::TransferCharged => {
+            // A payment that settled late at the bank's expense is known to the customer as executed.
+            let executed = match event.status.as_str() {
+                "settled" => "was executed",
+                _ => "was executed after all, contrary to our earlier message",
+            };
             let charged = part(event, event.charged_minor);
-            return format!(
-                "Your {transfer} was executed after all, contrary to our earlier message: {charged} was debited from your account."
-            );
+            return format!("Your {transfer} {executed}: {charged} was debited from your account.");
         }
         EventKind::TransferRejected => "was rejected: nothing was charged",
         EventKind::TransferFailed => "failed: nothing was charged",
@@ -74,8 +78,17 @@ mod tests {
     fn s0_9_a_customer_reads_whether_the_account_was_debited_or_credited() {
         let [sent, returned, restored] =
             [EventKind::TransferSent, EventKind::TransferReturned, EventKind::TransferRestored];
+        let charged_later = EventKind::TransferCharged;
         let late = |bearer| transfer(|transfer| transfer.late_settlement = Some(bearer));
-        let charged = |minor| transfer(|transfer| transfer.charged_minor = Some(minor));
+        let charged = |status: &str| {
+            transfer(|transfer| (transfer.status, transfer.charged_minor) = (status.to_owned(), Some(1000)))
+        };
+        let corrected = |bearer| {
+            transfer(|transfer| {
+                (transfer.returned_minor, transfer.credited) = (Some(1250), Some(bearer));
+                transfer.reason = Some(events::CORRECTION.to_owned());
+            })
+        };
         let part = |minor, bearer| {
             transfer(|transfer| (transfer.returned_minor, transfer.credited) = (Some(minor), Some(bearer)))
         };
@@ -86,7 +99,10 @@ mod tests {
             (sent,     late(Bearer::Bank),          "was executed: your account was not debited, we will contact you."),
             (returned, part(250, Bearer::Customer), "came back: it was credited to your account."),
             (returned, part(1250, Bearer::Bank),    "came back: your account had not been debited for it."),
-            (EventKind::TransferCharged, charged(1000), "contrary to our earlier message: 10.00 EUR was debited from your account."),
+            (returned, corrected(Bearer::Customer), "was not sent, or came back: it was credited to your account."),
+            (returned, corrected(Bearer::Bank),     "was not sent, or came back: your account had not been debited for it."),
+            (charged_later, charged("settled"),     "(invoice 2026-117) was executed: 10.00 EUR was debited from your account."),
+            (charged_later, charged("failed"),      "was executed after all, contrary to our earlier message: 10.00 EUR was debited from your account."),
         ];
         for (kind, transfer, words) in cases {
             let text = message(kind, &transfer);

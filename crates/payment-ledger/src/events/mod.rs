@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 use crate::LedgerError;
 use crate::row_lock::LockedPayment;
 
+/// The reason in the event of a return that operators booked by a correction: the money came back, or had never left.
+pub const CORRECTION: &str = "correction";
+
 /// Version of the body, the same for all kinds.
 pub const VERSION: i32 = 1;
 
@@ -44,7 +47,8 @@ text_enum!(
         TransferSent = "transfer_sent",
         /// Money of a sent transfer came back.
         TransferReturned = "transfer_returned",
-        /// After the final event: the customer's account was debited for a transfer that was executed after all.
+        /// After the final event: the customer's account was debited for a transfer that was executed after all, or whose amount the bank
+        /// had borne.
         TransferCharged = "transfer_charged",
         /// Final: refused before anything was held.
         TransferRejected = "transfer_rejected",
@@ -124,7 +128,7 @@ pub struct TransferEvent {
     /// The customer's own id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_to_end_id: Option<String>,
-    /// Why the payment did not settle: a stable word.
+    /// Why the payment did not settle, or that a correction booked the return: a stable word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Of a transfer that was executed after the customer's account had been restored, or that the account could not be debited for: who
@@ -229,6 +233,7 @@ pub(crate) struct BookedReturn {
     pub(crate) amount_minor: i64,
     pub(crate) total_minor: i64,
     pub(crate) credited: Bearer,
+    pub(crate) is_correction: bool,
 }
 
 /// Appends the event of a booked return; in the transaction that books it.
@@ -237,12 +242,15 @@ pub(crate) async fn append_returned(
     locked: &LockedPayment,
     booked: &BookedReturn,
 ) -> Result<(), LedgerError> {
-    let mut event = StateEvent::of_kind(locked, EventKind::TransferReturned, state_after_end(locked))?;
+    let mut event = StateEvent::of_kind(locked, EventKind::TransferReturned, locked.final_state())?;
     event.event_id = format!("{}:{}", event.event_id, booked.digest);
     if let Some(body) = event.body.as_object_mut() {
         body.insert("returned_minor".into(), booked.amount_minor.into());
         body.insert("returned_total_minor".into(), booked.total_minor.into());
         body.insert("credited".into(), booked.credited.as_str().into());
+        if booked.is_correction {
+            body.insert("reason".into(), CORRECTION.into());
+        }
     }
     outbox::append(tx, event.as_new()).await?;
     Ok(())
@@ -254,18 +262,12 @@ pub(crate) async fn append_charged(
     locked: &LockedPayment,
     charged_minor: i64,
 ) -> Result<(), LedgerError> {
-    let mut event = StateEvent::of_kind(locked, EventKind::TransferCharged, state_after_end(locked))?;
+    let mut event = StateEvent::of_kind(locked, EventKind::TransferCharged, locked.final_state())?;
     if let Some(body) = event.body.as_object_mut() {
         body.insert("charged_minor".into(), charged_minor.into());
     }
     outbox::append(tx, event.as_new()).await?;
     Ok(())
-}
-
-/// The state of a payment with an event after its end. A return that was kept is booked with the debit, which settles the payment.
-fn state_after_end(locked: &LockedPayment) -> PaymentState {
-    let state = locked.facts.state;
-    if state.end().is_some() { state } else { PaymentState::Settled }
 }
 
 /// Appends the event of a payment that enters `state`, if it is one; in the transaction that moves the payment.

@@ -2,7 +2,6 @@
 //! `{tx_id}:return:{return_id}`, to the bearer of the amount; its conditions are in [`payment_protocol::returns::book`]. A report of the
 //! posting moves no money.
 
-use payment_protocol::PaymentState;
 use payment_protocol::exception::ExceptionKind;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{EventId, PaymentId, ReturnId, SwitchName};
@@ -398,7 +397,8 @@ async fn book(
         Bearer::Customer => format!("{money} came back and was credited to the account"),
         Bearer::Bank => format!("{money} came back"),
     };
-    writes::append_timeline(tx, payment_id, PaymentState::Settled, &line).await?;
-    let booked = BookedReturn { digest: return_id.digest(), amount_minor, total_minor, credited };
+    writes::append_timeline(tx, payment_id, locked.final_state(), &line).await?;
+    let digest = return_id.digest();
+    let booked = BookedReturn { digest, amount_minor, total_minor, credited, is_correction: false };
     events::append_returned(tx, locked, &booked).await
 }

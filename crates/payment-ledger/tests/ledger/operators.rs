@@ -412,12 +412,16 @@ async fn a_confirmed_correction_is_good_for_its_own_posting_only(
     let own = format!("{tx}:correct:{id}");
     let done = operation(&own, &late, "done");
     let (escrow, minor) = ("internal:escrow:EUR", crate::support::AMOUNT_MINOR);
-    let event_of = |kind: &str, payment: &Sample| {
+    let event_of = |payment: &Sample, about: &Sample, kind: &str, minor: i64| {
         format!(
-            "INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body) VALUES ('e', '{kind}', 1, '{}', 9, '{{}}')",
-            payment.id
+            r#"INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body)
+               VALUES ('{about}:{kind}', '{kind}', 1, '{}', 9, '{{"payment_id": "{}", "charged_minor": {minor}}}')"#,
+            payment.id,
+            payment.id,
+            about = about.id,
         )
     };
+    let posted = done.clone() + &entry(&own, "late_debit", source.as_str(), escrow, minor);
     let attacks = [
         // Another account, amount, kind, direction, key or payment.
         done.clone() + &entry(&own, "late_debit", victim.as_str(), escrow, minor),
@@ -439,8 +443,12 @@ async fn a_confirmed_correction_is_good_for_its_own_posting_only(
             "UPDATE exceptions SET closed_at = now(), closed_by = '{id}' WHERE exception_id = {exception}"
         ),
         format!("UPDATE payments SET final_status = 'settled' WHERE payment_id = '{}'", late.id),
-        event_of("transfer_sent", &late),
-        event_of("transfer_charged", &other),
+        // Events: of another kind, without the posting, of another payment, under another id, and with another amount.
+        posted.clone() + &event_of(&late, &late, "transfer_sent", minor),
+        event_of(&late, &late, "transfer_charged", minor),
+        posted.clone() + &event_of(&other, &other, "transfer_charged", minor),
+        posted.clone() + &event_of(&late, &other, "transfer_charged", minor),
+        posted.clone() + &event_of(&late, &late, "transfer_charged", minor + 1),
     ];
     for attack in attacks {
         assert_eq!(api.refused(&format!("{confirmed}{attack}")).await.0, "42501", "{attack}");
@@ -453,7 +461,8 @@ async fn a_confirmed_correction_is_good_for_its_own_posting_only(
     sqlx::raw_sql("ROLLBACK").execute(&mut *session).await.unwrap();
     // The confirmation and its own posting are not what was refused.
     let posting = entry(&own, "late_debit", source.as_str(), escrow, minor);
-    let right = format!("BEGIN; {confirmed}{done}{posting} ROLLBACK");
+    let event = event_of(&late, &late, "transfer_charged", minor);
+    let right = format!("BEGIN; {confirmed}{done}{posting}{event}; ROLLBACK");
     sqlx::raw_sql(AssertSqlSafe(right)).execute(&mut *session).await.unwrap();
     drop(session);
     // What was decided passes, at the time of the database's clock.

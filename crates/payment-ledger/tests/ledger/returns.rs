@@ -337,6 +337,8 @@ async fn i30_a_return_is_paid_to_the_bearer_of_the_amount(pool: PgPool) {
         bank.ledger.confirm(&proposed.decision_id, "Bob", "I agree").await.unwrap();
         decide.push(charged(&bank, p).await);
     }
+    let collected = "SELECT body ->> 'charged_minor' FROM outbox WHERE kind = 'transfer_charged'";
+    assert_eq!(bank.words(collected).await, ["700"], "the rest, of the one that is collected");
     assert_eq!(
         (decide, bank.internal("claims").await, bank.internal("losses").await),
         (vec![700, 0], 0, -700)

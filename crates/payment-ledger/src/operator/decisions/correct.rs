@@ -162,6 +162,7 @@ pub(super) async fn book(
                 amount_minor: left.amount_minor(),
                 total_minor: locked.money.amount_minor(),
                 credited: if bearer == Charged::Customer { Bearer::Customer } else { Bearer::Bank },
+                is_correction: true,
             };
             events::append_returned(tx, locked, &booked).await?;
             format!("{left} credited back to {credit}")
