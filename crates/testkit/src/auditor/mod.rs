@@ -321,7 +321,8 @@ impl PaymentRow {
                 .push(format!("{id} is {state} with {debits} debits, and {settled} settled transfers"));
         }
         if !(0..=1).contains(&net_debits) {
-            disagreements.push(format!("{id} was debited {debits} times, and {returned_minor} returned"));
+            disagreements
+                .push(format!("{id} was debited {debits} times, and {returned_minor} minor units returned"));
         }
         let came_back: i64 = transfers.iter().map(|transfer| transfer.returned_minor).sum();
         if *returned_minor != if debits > 0 { came_back } else { 0 } {
