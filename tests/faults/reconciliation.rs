@@ -23,6 +23,7 @@ use temporalio_common::protos::temporal::api::workflowservice::v1::{
 };
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
+use tokio::sync::Mutex;
 
 /// Without a grace period, so that damage is found at once.
 const EVERYTHING: ReconciliationInput =
@@ -62,10 +63,13 @@ fn drift_counts(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {
 
 #[tokio::test]
 async fn r36_the_reconciliation_workflow_finds_each_damage_to_the_data() -> anyhow::Result<()> {
-    // No liveness check and no SLA interferes while the data is damaged.
-    let options = SystemOptions { liveness_check_after_ms: 600_000, ..SystemOptions::default() }
-        .with_profile("has_statement", true)
-        .with_profile("sla_ms", 600_000);
+    // No liveness check and no SLA interferes while the data is damaged. The statement lists each transfer twice.
+    let options = SystemOptions {
+        liveness_check_after_ms: 600_000,
+        shape: json!({"statement_repeats": true}),
+        ..SystemOptions::default()
+    };
+    let options = options.with_profile("has_statement", true).with_profile("sla_ms", 600_000);
     let system = System::start("drift", options).await?;
     let settled = system.pay("5.00").await?;
     system.wait_for_state(&settled.payment_id, "settled").await?;
@@ -81,13 +85,15 @@ async fn r36_the_reconciliation_workflow_finds_each_damage_to_the_data() -> anyh
     })
     .await?;
 
-    // Damage: a missing debit, a hold that stays open, and a terminated workflow.
+    // Damage: a missing debit, a hold that stays open, a terminated workflow, and a transfer that nobody ordered.
     let damage = format!(
         "DELETE FROM journal WHERE payment_id = '{}' AND kind = 'debit';
          UPDATE holds SET status = 'open', closed_at = NULL WHERE payment_id = '{}'",
         settled.payment_id, orphaned.payment_id
     );
     system.damage_ledger(&damage).await?;
+    system.switch.submit_unordered("unordered", 900).await?;
+    system.switch.finish_transfer("unordered", "settle").await?;
     let workflow = system.workflow(&waiting.payment_id).await?;
     workflow.terminate(WorkflowTerminateOptions::default()).await?;
     until("Temporal reports the workflow as terminated", Duration::from_secs(30), || async {
@@ -95,19 +101,28 @@ async fn r36_the_reconciliation_workflow_finds_each_damage_to_the_data() -> anyh
         Ok((status == WorkflowExecutionStatus::Terminated).then_some(()))
     })
     .await?;
-    let expected =
-        drift_counts(&[("orphan_hold", 1), ("payment_without_workflow", 1), ("settled_not_debited", 1)]);
+    let expected = drift_counts(&[
+        ("orphan_hold", 1),
+        ("payment_without_workflow", 1),
+        ("settled_not_debited", 1),
+        ("transfer_without_payment", 1),
+        ("unmatched_callback", 1),
+    ]);
     // The verification of the journal finds the damage, too, with a varying number of findings.
     let split = |run: &ReconciliationSummary| {
         let mut between_sources = run.drift.clone();
         (between_sources.remove("journal_hash_mismatch"), between_sources)
     };
+    let found = Mutex::new(None);
     until("each damage is found", Duration::from_secs(30), || async {
         let run = reconcile(&system, &format!("damaged-{}", uuid::Uuid::new_v4().simple())).await?;
         let (journal, between_sources) = split(&run);
-        Ok((journal.is_some() && between_sources == expected).then_some(()))
+        let is_complete = journal.is_some() && between_sources == expected;
+        *found.lock().await = Some(run);
+        Ok(is_complete.then_some(()))
     })
-    .await?;
+    .await
+    .with_context(|| format!("the last run: {found:?}"))?;
     let exceptions = system.exceptions(&settled.payment_id).await?;
     assert_eq!(exceptions, ["settled_not_debited"], "expected one exception for repeated findings");
     Ok(())

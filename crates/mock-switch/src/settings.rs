@@ -63,6 +63,8 @@ pub struct Shape {
     /// The statement is complete only up to the last multiple of this many seconds, like the file of a settlement cycle; entries
     /// that ended later are not shown. Default 0: complete up to now.
     pub statement_cycle_s: u32,
+    /// Lists each entry of the statement twice, each time with a cursor of its own. Default false.
+    pub statement_repeats: bool,
     /// The pattern that the reference of a submit must have; otherwise 400. Default any.
     pub id_pattern: IdPattern,
 }
@@ -125,6 +127,7 @@ impl Default for Shape {
             queries_max: 0,
             decides_within_ms: 0,
             statement_cycle_s: 0,
+            statement_repeats: false,
             id_pattern: IdPattern::Any,
         }
     }

@@ -92,6 +92,16 @@ impl SwitchAdmin {
         self.post(&format!("/admin/transfers/{reference}/{outcome}"), &serde_json::json!({})).await
     }
 
+    /// Submits a transfer that no payment of the bank ordered.
+    ///
+    /// # Errors
+    /// If the switch does not answer with success.
+    pub async fn submit_unordered(&self, reference: &str, amount_minor: i64) -> anyhow::Result<()> {
+        let order = serde_json::json!({"reference": reference, "amount_minor": amount_minor, "currency": "EUR",
+            "creditor_account": "XX-NOBODY"});
+        self.post("/v1/transfers", &order).await
+    }
+
     /// Makes the receiving bank return a part of a settled transfer's money, by a message of its own.
     ///
     /// # Errors

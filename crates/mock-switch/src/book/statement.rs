@@ -10,7 +10,7 @@ use crate::settings::Coded;
 use crate::state::Switch;
 use crate::status::TransferStatus;
 
-/// An entry of the statement. A returned transfer has two: SETTLED, then RETURNED.
+/// An entry of the statement. A returned transfer has two: SETTLED, then RETURNED. A switch that repeats entries lists each twice.
 #[derive(Debug, Serialize)]
 pub(crate) struct StatementEntry {
     cursor: Cursor,
@@ -52,19 +52,21 @@ pub(crate) async fn page(
     let complete_until = current.statement_complete_until();
     let entries = sqlx::query_as!(
         StatementEntry,
-        r#"SELECT s.cursor AS "cursor: Cursor", s.transfer_id AS "transfer_id: TransferId",
+        r#"SELECT s.cursor * 2 + repeat AS "cursor!: Cursor", s.transfer_id AS "transfer_id: TransferId",
                   CASE WHEN $3 THEN t.reference END AS reference, s.status AS "status: TransferStatus",
                   coalesce(r.amount_minor, t.amount_minor) AS "amount_minor!", t.currency AS "currency!",
                   t.creditor_account AS "creditor_account!", t.end_to_end_id, s.reason, s.return_id,
                   t.received_at, s.finished_at
-           FROM statement s JOIN transfers t ON t.id = s.transfer_id LEFT JOIN returns r ON r.return_id = s.return_id
-           WHERE s.cursor > $1 AND (s.finished_at < $4 OR $5)
-           ORDER BY s.cursor LIMIT $2"#,
+           FROM statement s CROSS JOIN generate_series(0, $6::int) AS repeat
+           JOIN transfers t ON t.id = s.transfer_id LEFT JOIN returns r ON r.return_id = s.return_id
+           WHERE s.cursor >= $1::bigint / 2 AND s.cursor * 2 + repeat > $1 AND (s.finished_at < $4 OR $5)
+           ORDER BY s.cursor, repeat LIMIT $2"#,
         after.map_or(0, |cursor| cursor.0),
         limit,
         current.shape.keys,
         complete_until.to_sqlx(),
         current.shape.statement_cycle_s == 0,
+        i32::from(current.shape.statement_repeats),
     )
     .fetch_all(&mut *tx)
     .await?;

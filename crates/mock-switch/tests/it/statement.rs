@@ -1,4 +1,4 @@
-//! The statement: every finished transfer once, in order, regardless of the retention.
+//! The statement: every finished transfer once or twice, in order, regardless of the retention.
 
 use std::sync::Arc;
 
@@ -65,6 +65,37 @@ async fn mock_switch_statement_entries_are_in_the_order_of_transfer_ends(
     let (_, more) = switch.get(&format!("/v1/statement?after={last}")).await;
     assert_eq!((entries(&more).len(), &entries(&more)[0]["reference"]), (1, &json!("pending")));
     assert!(time(&entries(&more)[0]["finished_at"]) >= time(&page["complete_until"]));
+    switch.stop().await;
+}
+
+/// As a switch does that loses its record of what it has listed.
+#[sqlx::test(migrator = "mock_switch::MIGRATOR")]
+async fn a_mock_switch_statement_that_repeats_lists_each_entry_twice_on_pages_of_any_size(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let switch = TestSwitch::start(options, connect).await;
+    switch.set_shape(json!({"statement_repeats": true})).await;
+    for reference in ["a", "b"] {
+        switch.submit(order(reference)).await;
+        switch.admin(Method::POST, &format!("transfers/{reference}/settle"), None).await;
+    }
+    for limit in 1..=5 {
+        let (mut listed, mut cursors) = (Vec::new(), Vec::new());
+        let mut after = String::new();
+        loop {
+            let (_, page) = switch.get(&format!("/v1/statement?limit={limit}{after}")).await;
+            for entry in entries(&page) {
+                listed.push(entry["reference"].as_str().unwrap().to_owned());
+                cursors.push(entry["cursor"].as_str().unwrap().to_owned());
+            }
+            let Some(next) = page["next"].as_str() else { break };
+            after = format!("&after={next}");
+        }
+        assert_eq!(listed, ["a", "a", "b", "b"], "limit {limit}");
+        cursors.dedup();
+        assert_eq!(cursors.len(), 4, "limit {limit}");
+    }
     switch.stop().await;
 }
 

@@ -244,7 +244,7 @@ async fn r36_a_statement_line_with_the_rails_id_belongs_to_its_payment(pool: PgP
     bank.ledger.store_lines(&SwitchName::new(SWITCH).unwrap(), &lines).await.unwrap();
     let unmatched = bank.ledger.unmatched_statement_lines(0, 10).await.unwrap();
     let origins: Vec<_> = unmatched.findings.iter().map(|finding| finding.origin.clone()).collect();
-    assert_eq!(origins, [format!("{SWITCH}:t3")]);
+    assert_eq!(origins, [format!("{SWITCH}:t3:E0000000120260101000000000000000")]);
     // The return is reported under our own reference.
     let returns = bank.ledger.unrecorded_returns(std::slice::from_ref(&p.id)).await.unwrap();
     assert_eq!(returns.len(), 1);

@@ -11,7 +11,7 @@ use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::action::Correction;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::drift::{Drift, Tolerance};
-use payment_protocol::ids::{PaymentId, SwitchName};
+use payment_protocol::ids::{PaymentId, ReturnId, SwitchName};
 use payment_protocol::keys;
 use payment_protocol::port::{DebitOutcome, ReserveOutcome};
 use payment_protocol::report::{LineStatus, StatementLine};
@@ -240,7 +240,7 @@ impl Seeded {
             StatementLine { reference: None, ..line(sound, "t-nameless", LineStatus::Rejected) },
         ])
         .await;
-        self.expected.insert("northern:t-nobody".into(), Drift::TransferWithoutPayment);
+        self.expected.insert("northern:t-nobody:tx_nobody:submit".into(), Drift::TransferWithoutPayment);
         let mut foreign = success(sound, "evt-foreign");
         foreign.reference = "tx_unheard_of:submit".into();
         bank.ledger.store_callback(&foreign).await.unwrap();
@@ -493,28 +493,29 @@ async fn check_exceptions(bank: &Bank, findings: &[Finding]) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r36_a_transfer_that_is_listed_twice_opens_one_exception(pool: PgPool) {
     let bank = Bank::new(pool);
-    let unknown = |n: i64| StatementLine {
+    let unknown = |n: i64, amount_minor| StatementLine {
         cursor: format!("{n}"),
         transfer_id: "lost".into(),
         reference: Some("tx_of_nobody:submit".into()),
         status: LineStatus::Settled,
-        amount_minor: AMOUNT_MINOR,
+        amount_minor,
         currency: "EUR".into(),
         return_id: None,
         finished_at: jiff::Timestamp::now(),
     };
-    bank.lines(&[unknown(1), unknown(2)]).await;
+    // The second line repeats the first one; the third has another amount.
+    bank.lines(&[unknown(1, 500), unknown(2, 500), unknown(3, 600)]).await;
     let page = bank.ledger.unmatched_statement_lines(0, 10).await.unwrap();
-    assert_eq!(page.findings.len(), 2);
+    assert_eq!((page.findings.len(), page.scanned), (2, 3));
     let first = bank.ledger.open_findings(&page.findings).await.unwrap();
     let [FindingOutcome::Opened(id), again] = first[..] else {
         panic!("expected a new exception: {first:?}")
     };
     assert_eq!(again, FindingOutcome::AlreadyOpen(id));
-    bank.lines(&[unknown(3)]).await;
-    let page = bank.ledger.unmatched_statement_lines(1, 10).await.unwrap();
-    let second = bank.ledger.open_findings(&page.findings).await.unwrap();
-    assert_eq!(second, [FindingOutcome::AlreadyOpen(id); 2]);
+    bank.lines(&[unknown(4, 500), unknown(5, 700)]).await;
+    let rest = bank.ledger.unmatched_statement_lines(3, 10).await.unwrap();
+    let second = bank.ledger.open_findings(&rest.findings).await.unwrap();
+    assert_eq!(second, [FindingOutcome::AlreadyOpen(id)]);
     assert_eq!(bank.number("SELECT count(*) FROM exceptions").await, 1);
     // Closed with one detail, it is opened again by another one, once.
     bank.ledger.close_exception(id, "ann", "checked").await.unwrap();
@@ -525,6 +526,45 @@ async fn r36_a_transfer_that_is_listed_twice_opens_one_exception(pool: PgPool) {
         panic!("expected one new exception: {third:?}")
     };
     assert_eq!((closed, repeated), (FindingOutcome::AlreadyClosed(id), FindingOutcome::AlreadyOpen(other)));
+}
+
+/// A part that came back and is listed twice is one part, and a return of another transfer under the same id of the switch is none of this
+/// transfer.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r36_a_repeated_line_or_that_of_another_transfer_returns_nothing_more(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let with_reference = bank.payment_at(Stage::Settled, "k").await;
+    let without = bank.payment_at(Stage::Confirmed, "without").await;
+    bank.ledger.record_transfer_id(&without.id, "t-2").await.unwrap();
+    assert_eq!(bank.debit(&without).await, DebitOutcome::Done);
+    let mut lines = Vec::new();
+    for (p, transfer, reference) in [
+        (&with_reference, "t-1", Some(keys::submit(&with_reference.tx).to_string())),
+        (&without, "t-2", None),
+    ] {
+        let part = |n: i64| StatementLine {
+            cursor: format!("{transfer}-{n}"),
+            reference: reference.clone(),
+            return_id: Some(ReturnId::new("r-1").unwrap()),
+            amount_minor: AMOUNT_MINOR * 6 / 10,
+            ..line(p, transfer, LineStatus::Returned)
+        };
+        let foreign = StatementLine {
+            cursor: format!("{transfer}-foreign"),
+            reference: Some("tx_of_nobody:submit".into()),
+            ..line(p, transfer, LineStatus::Returned)
+        };
+        let settled =
+            StatementLine { reference: reference.clone(), ..line(p, transfer, LineStatus::Settled) };
+        lines.extend([settled, part(1), part(2), foreign]);
+    }
+    bank.lines(&lines).await;
+    let sources = Sources { statements: vec![switch()], workflows: None };
+    for p in [with_reference, without] {
+        for compared in bank.ledger.compare(&sources, std::slice::from_ref(&p.id)).await.unwrap() {
+            assert_eq!(compared.findings(TOLERANCE).collect::<Vec<_>>(), []);
+        }
+    }
 }
 
 /// The switch's id of a transfer names a payment only on a line without a reference: a switch may use an id again.

@@ -20,7 +20,7 @@ pub struct Unmatched<After> {
 impl Ledger {
     /// Settled lines without a payment, among at most `limit` lines after `after`. The payments are never older than the lines,
     /// since an attempt is recorded before it is sent. The switch's id of a transfer names a payment only on a line without a reference:
-    /// a switch may use an id again.
+    /// a switch may use an id again. A line that repeats an earlier one is left out.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -40,7 +40,13 @@ impl Ledger {
                                       WHERE p.rail_id = l.reference AND p.switch = l.switch OFFSET 0)
                       AND NOT EXISTS (SELECT FROM submissions m JOIN payments p USING (payment_id)
                                       WHERE m.transfer_id = l.transfer_id AND l.reference IS NULL
-                                        AND p.switch = l.switch OFFSET 0) AS "is_unmatched!"
+                                        AND p.switch = l.switch OFFSET 0)
+                      AND NOT EXISTS (SELECT FROM statement_lines earlier
+                                      WHERE earlier.switch = l.switch AND earlier.transfer_id = l.transfer_id
+                                        AND earlier.line_id < l.line_id AND earlier.status = l.status
+                                        AND earlier.reference IS NOT DISTINCT FROM l.reference
+                                        AND earlier.amount_minor = l.amount_minor AND earlier.currency = l.currency OFFSET 0)
+                          AS "is_unmatched!"
                FROM (SELECT * FROM statement_lines WHERE line_id > $1 ORDER BY line_id LIMIT $2) AS l
                ORDER BY l.line_id"#,
             after,
@@ -56,7 +62,10 @@ impl Ledger {
             .map(|row| {
                 Finding::without_payment(
                     Drift::TransferWithoutPayment,
-                    format!("{}:{}", row.switch, row.transfer_id),
+                    match &row.reference {
+                        Some(reference) => format!("{}:{}:{reference}", row.switch, row.transfer_id),
+                        None => format!("{}:{}", row.switch, row.transfer_id),
+                    },
                     format!(
                         "{} settled transfer {} ({}) of {}, which matches no payment",
                         row.switch,
