@@ -68,7 +68,7 @@ async fn mock_switch_statement_entries_are_in_the_order_of_transfer_ends(
     switch.stop().await;
 }
 
-/// As a switch does that loses its record of what it has listed.
+/// A switch that loses its record of the listed entries lists them again.
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn a_mock_switch_statement_that_repeats_lists_each_entry_twice_on_pages_of_any_size(
     options: PgPoolOptions,

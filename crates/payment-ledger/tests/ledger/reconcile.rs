@@ -528,8 +528,7 @@ async fn r36_a_transfer_that_is_listed_twice_opens_one_exception(pool: PgPool) {
     assert_eq!((closed, repeated), (FindingOutcome::AlreadyClosed(id), FindingOutcome::AlreadyOpen(other)));
 }
 
-/// A part that came back and is listed twice is one part, and a return of another transfer under the same id of the switch is none of this
-/// transfer.
+/// A part that came back and is listed twice is one part. A return of another transfer under the same id of the switch is not this transfer's.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r36_a_repeated_line_or_that_of_another_transfer_returns_nothing_more(pool: PgPool) {
     let bank = Bank::new(pool);
