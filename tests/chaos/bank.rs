@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use serde_json::json;
 use testkit::cluster::Cluster;
 use testkit::environment::TestEnvironment;
 use testkit::process::Process;
@@ -67,6 +68,7 @@ impl Bank {
         let url = |link: Link| format!("http://{}", address(link));
         let options = SystemOptions {
             sandbox_amounts: true,
+            shape: json!({"statement_repeats": true}),
             database_url: Some(cluster.url.clone()),
             temporal_address: Some(url(Link::BankToTemporal)),
             broker_url: format!("nats://{}", address(Link::BankToBroker)),
@@ -81,7 +83,10 @@ impl Bank {
             ]),
             ..SystemOptions::default()
         };
-        let options = options.with_profile("sla_ms", SLA_MS).with_profile("retry_interval_max_ms", 5_000);
+        let options = options
+            .with_profile("sla_ms", SLA_MS)
+            .with_profile("retry_interval_max_ms", 5_000)
+            .with_profile("has_statement", true);
         let mut environment = TestEnvironment::load()?;
         environment.temporal_address = temporal.url();
         let system = System::start_in(environment, "chaos", options).await?;

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
 use sqlx::{PgPool, Row as _};
 use testkit::auditor::{
     self,
@@ -104,6 +106,7 @@ impl Books {
             }
         };
         books.violations.extend(histories.disagreements);
+        books.reconcile(pool, bank).await?;
         for (name, query) in REACHED {
             books.reached.insert(name, sqlx::query_scalar(query).fetch_one(pool).await?);
         }
@@ -119,6 +122,31 @@ impl Books {
             Ok(())
         })?;
         Ok(books)
+    }
+
+    /// The service's own reconciliation finds nothing either, but for payments that wait for operators. The statement lists each transfer
+    /// twice.
+    async fn reconcile(&mut self, pool: &PgPool, bank: &Bank) -> anyhow::Result<()> {
+        let output =
+            bank.system.command("payctl").args(["reconcile", "--grace", "0s", "--json"]).output().await?;
+        let report: Value = serde_json::from_slice(&output.stdout)
+            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        let list = |field: &str| report[field].as_array().cloned().unwrap_or_default();
+        for source in list("not_compared") {
+            self.violations.push(format!("reconciliation did not compare {source}"));
+        }
+        ensure!(report["lines"].as_u64() > Some(0), "reconciliation read no statement line: {report}");
+        let waiting: BTreeSet<String> =
+            sqlx::query_scalar("SELECT payment_id FROM payments WHERE state = 'needs_operator'")
+                .fetch_all(pool)
+                .await?
+                .into_iter()
+                .collect();
+        let is_expected =
+            |finding: &Value| finding["payment_id"].as_str().is_some_and(|payment| waiting.contains(payment));
+        let unexpected = list("findings").into_iter().filter(|finding| !is_expected(finding));
+        self.violations.extend(unexpected.map(|finding| format!("reconciliation found {finding}")));
+        Ok(())
     }
 
     /// Each accepted order is one payment of the bank, and the bank has no other.
