@@ -1,6 +1,7 @@
 //! What was charged for a payment whose money left: who bears it now, and what came back.
 
 use payment_protocol::returns::Charged;
+use payment_protocol::rules::Bearer;
 use postgres_kit::Connection;
 
 use crate::LedgerError;
@@ -26,6 +27,14 @@ impl PaymentPostings {
             (false, true) => Charged::Loss,
             (false, false) => Charged::Customer,
         })
+    }
+}
+
+/// The party of a bearer, as events name it.
+pub(crate) fn party_of(bearer: Charged) -> Bearer {
+    match bearer {
+        Charged::Customer => Bearer::Customer,
+        Charged::Claim | Charged::Loss => Bearer::Bank,
     }
 }
 

@@ -14,7 +14,7 @@ use postgres_kit::text::replace_nul;
 use super::callbacks::{Received, ReceivedReport, StoreCallbackOutcome, receive, receive_from_own_switch};
 use super::final_status::describe_posting;
 use crate::accounts::{self, InternalAccount, JournalPosting};
-use crate::charged::{account_of, postings};
+use crate::charged::{account_of, party_of, postings};
 use crate::events::{self, BookedReturn};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::stored_id::read_id;
@@ -392,7 +392,7 @@ async fn book(
     )
     .fetch_one(&mut *tx)
     .await?;
-    let credited = if bearer == Charged::Customer { Bearer::Customer } else { Bearer::Bank };
+    let credited = party_of(bearer);
     let line = match credited {
         Bearer::Customer => format!("{money} came back and was credited to the account"),
         Bearer::Bank => format!("{money} came back"),

@@ -227,18 +227,14 @@ impl Ledger {
                                 coalesce((SELECT bool_or(b.return_id IS NULL) OR sum(b.amount_minor) >= s.amount_minor
                                           FROM (SELECT DISTINCT return_id, amount_minor FROM statement_lines
                                                 WHERE switch = s.switch AND transfer_id = s.transfer_id
-                                                  AND reference = s.reference AND status = 'RETURNED') AS b), false) AS is_returned
-                         FROM statement_lines s
-                         WHERE s.switch = p.switch AND s.reference = coalesce(p.rail_id, p.tx_id || ':submit') AND s.status = 'SETTLED'
-                         UNION ALL
-                         SELECT s.line_id, s.transfer_id, s.amount_minor, s.currency, s.finished_at,
-                                coalesce((SELECT bool_or(b.return_id IS NULL) OR sum(b.amount_minor) >= s.amount_minor
-                                          FROM (SELECT DISTINCT return_id, amount_minor FROM statement_lines
-                                                WHERE switch = s.switch AND transfer_id = s.transfer_id
-                                                  AND reference IS NULL AND status = 'RETURNED') AS b), false)
-                         FROM submissions m JOIN statement_lines s
-                              ON s.switch = p.switch AND s.transfer_id = m.transfer_id AND s.reference IS NULL
-                         WHERE m.payment_id = p.payment_id AND s.status = 'SETTLED') AS line) AS l
+                                                  AND reference IS NOT DISTINCT FROM s.reference AND status = 'RETURNED') AS b), false)
+                                    AS is_returned
+                         FROM (SELECT * FROM statement_lines
+                               WHERE switch = p.switch AND reference = coalesce(p.rail_id, p.tx_id || ':submit') AND status = 'SETTLED'
+                               UNION ALL
+                               SELECT listed.* FROM submissions m JOIN statement_lines listed
+                                    ON listed.switch = p.switch AND listed.transfer_id = m.transfer_id AND listed.reference IS NULL
+                               WHERE m.payment_id = p.payment_id AND listed.status = 'SETTLED') AS s) AS line) AS l
                ORDER BY p.payment_id"#,
             &ids as &[&str],
             sources.workflows.map(|run| run.0),

@@ -13,7 +13,7 @@ use postgres_kit::Connection;
 
 use super::{DecideError, DecisionRefusedError, DecisionStatus, rows};
 use crate::accounts::{self, InternalAccount, JournalPosting};
-use crate::charged::{PaymentPostings, account_of, postings};
+use crate::charged::{PaymentPostings, account_of, party_of, postings};
 use crate::events::{self, BookedReturn};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::debit;
@@ -161,7 +161,7 @@ pub(super) async fn book(
                 digest: decision_id.digest(),
                 amount_minor: left.amount_minor(),
                 total_minor: locked.money.amount_minor(),
-                credited: if bearer == Charged::Customer { Bearer::Customer } else { Bearer::Bank },
+                credited: party_of(bearer),
                 is_correction: true,
             };
             events::append_returned(tx, locked, &booked).await?;
