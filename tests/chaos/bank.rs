@@ -9,6 +9,7 @@ use testkit::cluster::Cluster;
 use testkit::environment::TestEnvironment;
 use testkit::process::Process;
 use testkit::proxy::{Direction, FaultProxy};
+use testkit::switch::UNORDERED;
 use testkit::system::SwitchProxies;
 use testkit::{NatsServer, System, SystemOptions, TemporalServer};
 use tokio::time::timeout;
@@ -18,12 +19,17 @@ use crate::schedule::{Fault, LINKS, Link, PROGRAMS, Program};
 /// SLA of the switch in milliseconds: as long as the slowest sandbox transfers take to settle, so that both happen at once.
 const SLA_MS: u64 = 10_000;
 
+/// Pause between two scheduled runs of reconciliation, in seconds.
+const RECONCILED_EVERY_S: u32 = 10;
+/// Amount of the transfers that no payment ordered, in minor units. The switch settles them.
+const UNORDERED_MINOR: i64 = 700;
+
 /// Time limit for the processes to become ready after the faults.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// Pause between two looks of the supervisor.
 pub(crate) const SUPERVISED_EVERY: Duration = Duration::from_millis(250);
-/// Time limit for a statement of an operator, while the database may be away.
-const STATEMENT_WITHIN: Duration = Duration::from_secs(1);
+/// Time limit for an answer of the database or the switch, which may be away.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A running bank. The processes that end by themselves are started again, as a supervisor does.
 pub(crate) struct Bank {
@@ -40,6 +46,8 @@ pub(crate) struct Bank {
     frozen: Vec<String>,
     /// Accounts that operators are to unfreeze, once the database answers.
     to_unfreeze: Vec<String>,
+    /// Transfers that no payment ordered, submitted to the switch.
+    unordered: u32,
     /// How often the supervisor started a process that had exited by itself.
     pub(crate) exits: usize,
 }
@@ -68,6 +76,7 @@ impl Bank {
         let url = |link: Link| format!("http://{}", address(link));
         let options = SystemOptions {
             sandbox_amounts: true,
+            reconciliation_interval_s: RECONCILED_EVERY_S,
             shape: json!({"statement_repeats": true}),
             database_url: Some(cluster.url.clone()),
             temporal_address: Some(url(Link::BankToTemporal)),
@@ -115,6 +124,7 @@ impl Bank {
             down: Vec::new(),
             frozen: Vec::new(),
             to_unfreeze: Vec::new(),
+            unordered: 0,
             exits: 0,
         })
     }
@@ -198,6 +208,12 @@ impl Bank {
                 self.link(link).delay(Direction::ToClient, Duration::from_millis(ms));
             }
             Fault::TerminateWorkflow => happened = self.terminate_a_workflow().await,
+            Fault::UnorderedTransfer => {
+                self.unordered += 1;
+                let reference = format!("{UNORDERED}-{}", self.unordered);
+                let submitted = self.system.switch.submit_unordered(&reference, UNORDERED_MINOR);
+                happened = matches!(timeout(ANSWERS_WITHIN, submitted).await, Ok(Ok(())));
+            }
             Fault::FreezeAccounts => {
                 self.frozen = accounts.to_vec();
                 happened = self.set_status(&self.frozen, "frozen").await;
@@ -244,7 +260,8 @@ impl Bank {
             | Fault::CutSessions
             | Fault::Cut(_)
             | Fault::Silence(_)
-            | Fault::TerminateWorkflow => {}
+            | Fault::TerminateWorkflow
+            | Fault::UnorderedTransfer => {}
             Fault::CutAfter(link, ..)
             | Fault::HoldOneWay(link, _)
             | Fault::Hold(link)
@@ -310,7 +327,7 @@ impl Bank {
         let sessions = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                         WHERE datname = current_database() AND pid <> pg_backend_pid()";
         let cut = sqlx::query(sessions).execute(&self.system.database.pool);
-        matches!(timeout(STATEMENT_WITHIN, cut).await, Ok(Ok(_)))
+        matches!(timeout(ANSWERS_WITHIN, cut).await, Ok(Ok(_)))
     }
 
     /// SIGKILL for a session of the database; returns whether the database answered.
@@ -319,7 +336,7 @@ impl Bank {
             "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
                       ORDER BY backend_start DESC LIMIT 1";
         let pid = sqlx::query_scalar(newest).fetch_optional(&self.system.database.pool);
-        let Ok(Ok(Some(pid))) = timeout(STATEMENT_WITHIN, pid).await else { return false };
+        let Ok(Ok(Some(pid))) = timeout(ANSWERS_WITHIN, pid).await else { return false };
         self.cluster.kill_session(pid);
         true
     }
@@ -329,9 +346,9 @@ impl Bank {
         let newest = "SELECT workflow_id FROM payments WHERE ended_at IS NULL AND started_at IS NOT NULL
                       ORDER BY accepted_at DESC LIMIT 1";
         let open = sqlx::query_scalar::<_, String>(newest).fetch_optional(&self.system.database.pool);
-        let Ok(Ok(Some(workflow_id))) = timeout(STATEMENT_WITHIN, open).await else { return false };
+        let Ok(Ok(Some(workflow_id))) = timeout(ANSWERS_WITHIN, open).await else { return false };
         let terminated = self.system.terminate_workflow(&workflow_id);
-        matches!(timeout(STATEMENT_WITHIN, terminated).await, Ok(Ok(())))
+        matches!(timeout(ANSWERS_WITHIN, terminated).await, Ok(Ok(())))
     }
 
     /// Whether the database has set the status of the accounts. It may be away.
@@ -340,6 +357,6 @@ impl Bank {
             .bind(accounts)
             .bind(status)
             .execute(&self.system.database.pool);
-        matches!(timeout(STATEMENT_WITHIN, changed).await, Ok(Ok(_)))
+        matches!(timeout(ANSWERS_WITHIN, changed).await, Ok(Ok(_)))
     }
 }

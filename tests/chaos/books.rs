@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, ensure};
+use payment_protocol::drift::Drift;
 use serde_json::Value;
 use sqlx::{PgPool, Row as _};
 use testkit::auditor::{
     self,
     histories::{self, HistoryAudit},
 };
+use testkit::switch::UNORDERED;
 use testkit::system::OPENING_MINOR;
 
 use crate::bank::Bank;
@@ -31,13 +33,25 @@ pub(crate) struct Books {
 }
 
 /// Ends and races that a long run must reach, each with the query that counts it.
-const REACHED: [(&str, &str); 15] = [
+const REACHED: [(&str, &str); 18] = [
     ("end: settled", "SELECT count(*) FROM payments WHERE state = 'settled'"),
     ("end: rejected", "SELECT count(*) FROM payments WHERE state = 'rejected'"),
     ("end: failed", "SELECT count(*) FROM payments WHERE state = 'failed'"),
     ("end: timed_out", "SELECT count(*) FROM payments WHERE state = 'timed_out'"),
     ("end: cancelled", "SELECT count(*) FROM payments WHERE state = 'cancelled'"),
     ("waits for operators", "SELECT count(*) FROM payments WHERE state = 'needs_operator'"),
+    (
+        "reconciliation: runs of a window",
+        "SELECT count(*) FROM reconciliation_runs WHERE finished_at IS NOT NULL AND window_began_at IS NOT NULL",
+    ),
+    (
+        "reconciliation: runs of everything",
+        "SELECT count(*) FROM reconciliation_runs WHERE finished_at IS NOT NULL AND window_began_at IS NULL",
+    ),
+    (
+        "reconciliation: runs that a source did not answer",
+        "SELECT count(*) FROM reconciliation_runs WHERE report -> 'not_compared' <> '[]'",
+    ),
     ("race: submitted again", "SELECT count(*) FROM payments WHERE attempts > 1"),
     (
         "race: settled while it was cancelled",
@@ -106,10 +120,10 @@ impl Books {
             }
         };
         books.violations.extend(histories.disagreements);
-        books.reconcile(pool, bank).await?;
         for (name, query) in REACHED {
             books.reached.insert(name, sqlx::query_scalar(query).fetch_one(pool).await?);
         }
+        books.reconcile(pool, bank).await?;
         books.reached.insert("race: a step repeated by Temporal", histories.repeated_steps.try_into()?);
         books.compare_events(pool, bank).await?;
         customers.with_answers(|answers| -> anyhow::Result<()> {
@@ -124,15 +138,14 @@ impl Books {
         Ok(books)
     }
 
-    /// The service's own reconciliation finds nothing either, but for payments that wait for operators. The statement lists each transfer
-    /// twice.
+    /// The service's own reconciliation, scheduled while everything failed and run once more now, finds each transfer that nobody ordered,
+    /// once, and of the payments only those that wait for operators. The statement lists each transfer twice.
     async fn reconcile(&mut self, pool: &PgPool, bank: &Bank) -> anyhow::Result<()> {
         let output =
             bank.system.command("payctl").args(["reconcile", "--grace", "0s", "--json"]).output().await?;
         let report: Value = serde_json::from_slice(&output.stdout)
             .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
-        let list = |field: &str| report[field].as_array().cloned().unwrap_or_default();
-        for source in list("not_compared") {
+        for source in report["not_compared"].as_array().into_iter().flatten() {
             self.violations.push(format!("reconciliation did not compare {source}"));
         }
         ensure!(report["lines"].as_u64() > Some(0), "reconciliation read no statement line: {report}");
@@ -142,10 +155,43 @@ impl Books {
                 .await?
                 .into_iter()
                 .collect();
-        let is_expected =
-            |finding: &Value| finding["payment_id"].as_str().is_some_and(|payment| waiting.contains(payment));
-        let unexpected = list("findings").into_iter().filter(|finding| !is_expected(finding));
-        self.violations.extend(unexpected.map(|finding| format!("reconciliation found {finding}")));
+        let is_waiting = |payment: Option<&str>| payment.is_some_and(|id| waiting.contains(id));
+        for finding in report["findings"].as_array().into_iter().flatten() {
+            let payment = finding["payment_id"].as_str();
+            if payment.is_some() && !is_waiting(payment) {
+                self.violations.push(format!("reconciliation found {finding}"));
+            }
+        }
+        let transfers = bank.system.switch.transfers().await?.into_iter();
+        let mut unordered: BTreeSet<String> = transfers
+            .filter(|transfer| transfer.status == "SETTLED")
+            .map(|transfer| transfer.reference)
+            .filter(|reference| reference.starts_with(UNORDERED))
+            .collect();
+        self.reached.insert("exception: transfer without a payment", unordered.len().try_into()?);
+        let kinds: Vec<&str> = Drift::ALL.iter().map(|drift| drift.as_str()).collect();
+        let exceptions =
+            sqlx::query("SELECT kind, payment_id, origin, detail FROM exceptions WHERE kind = ANY($1)")
+                .bind(kinds)
+                .fetch_all(pool)
+                .await?;
+        for row in exceptions {
+            let (kind, origin, detail): (String, String, String) =
+                (row.get("kind"), row.get("origin"), row.get("detail"));
+            let is_expected = match kind.as_str() {
+                "transfer_without_payment" => {
+                    origin.split(':').nth(2).is_some_and(|reference| unordered.remove(reference))
+                }
+                "unmatched_callback" => detail.contains(UNORDERED),
+                _ => is_waiting(row.get("payment_id")),
+            };
+            if !is_expected {
+                self.violations.push(format!("reconciliation opened {kind} of {origin}: {detail}"));
+            }
+        }
+        for reference in unordered {
+            self.violations.push(format!("reconciliation did not find {reference}, which nobody ordered"));
+        }
         Ok(())
     }
 

@@ -1,7 +1,7 @@
-//! The chaos run (R1, R7, R8, R11 to R15, R17 to R19, R31, R32 at random): customers order payments of every sandbox behaviour while
+//! The chaos run (R1, R7, R8, R11 to R15, R17 to R19, R31, R32, R36 at random): customers order payments of every sandbox behaviour while
 //! each process, server and link of the bank fails by a schedule that the seed alone determines. The auditor samples the ledger
-//! meanwhile. Then everything is healed: every payment ends within a minute, or waits for operators with a reason that a fault
-//! explains, and all books agree.
+//! meanwhile, and reconciliation runs by its schedules. Then everything is healed: every payment ends within a minute, or waits for
+//! operators with a reason that a fault explains, and all books agree.
 //!
 //! | module | answers |
 //! |---|---|

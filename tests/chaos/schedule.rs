@@ -71,6 +71,8 @@ pub(crate) enum Fault {
     FreezeAccounts,
     /// An operator terminates the workflow of an open payment.
     TerminateWorkflow,
+    /// The switch settles a transfer that no payment ordered.
+    UnorderedTransfer,
 }
 
 /// All processes.
@@ -120,6 +122,7 @@ impl Fault {
             Self::Slow(..) => "link slow",
             Self::FreezeAccounts => "accounts frozen",
             Self::TerminateWorkflow => "workflow terminated",
+            Self::UnorderedTransfer => "transfer without a payment",
         }
     }
 
@@ -130,7 +133,8 @@ impl Fault {
             | Self::Silence(_)
             | Self::KillSession
             | Self::CutSessions
-            | Self::TerminateWorkflow => 0..1,
+            | Self::TerminateWorkflow
+            | Self::UnorderedTransfer => 0..1,
             // Beyond the ten seconds after which Temporal gives the tasks of a silent worker to another one.
             Self::Freeze(Program::Worker | Program::SecondWorker) => 500..13_000,
             Self::Slow(..) => 2_000..10_000,
@@ -162,7 +166,7 @@ const SEQUENCES: [Sequence; 4] = [
     Sequence { gap_ms: 500..3_000, faults: of_programs },
     Sequence { gap_ms: 4_000..12_000, faults: of_servers },
     Sequence { gap_ms: 500..3_000, faults: of_links },
-    Sequence { gap_ms: 5_000..10_000, faults: |_| vec![Fault::FreezeAccounts, Fault::TerminateWorkflow] },
+    Sequence { gap_ms: 4_000..8_000, faults: of_operators_and_switch },
 ];
 
 fn of_programs(_: &mut ChaCha8Rng) -> Vec<Fault> {
@@ -170,6 +174,10 @@ fn of_programs(_: &mut ChaCha8Rng) -> Vec<Fault> {
         .into_iter()
         .flat_map(|program| [Fault::Kill(program), Fault::Terminate(program), Fault::Freeze(program)])
         .collect()
+}
+
+fn of_operators_and_switch(_: &mut ChaCha8Rng) -> Vec<Fault> {
+    vec![Fault::FreezeAccounts, Fault::TerminateWorkflow, Fault::UnorderedTransfer]
 }
 
 fn of_servers(_: &mut ChaCha8Rng) -> Vec<Fault> {

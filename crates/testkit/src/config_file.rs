@@ -27,12 +27,17 @@ pub(crate) fn render(
         }
         _ => String::new(),
     };
+    let reconciliation = |every_s: u32| {
+        let window =
+            if every_s > 0 { format!("reconciliation_window_s = {}\n", 3 * every_s) } else { String::new() };
+        format!("reconciliation_interval_s = {every_s}\nfull_reconciliation_interval_s = {every_s}\n{window}")
+    };
     let mut text = format!(
         "[temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\npayload_keys = [{PAYLOAD_KEY:?}]\n{}\n\
          [api]\nmetrics_listen = \"127.0.0.1:0\"\ndocs = true\n\n\
          [worker]\nliveness_check_after_ms = {}\nliveness_check_interval_ms = 500\ncached_workflows = {}\n\
          lock_grants_max = {}\n\
-         reconciliation_interval_s = 0\nfull_reconciliation_interval_s = 0\n\n\
+         {}\n\
          [background_worker]\nbackoff_ms = 100\nmetrics_interval_ms = {}\n\n\
          [broker]\nurl = {:?}\n{}\n[notifier]\nack_wait_ms = 2000\n\n\
          [operator_api]\nmetrics_listen = \"127.0.0.1:0\"\n\n\
@@ -45,6 +50,7 @@ pub(crate) fn render(
         options.liveness_check_after_ms,
         options.cached_workflows,
         options.lock_grants_max,
+        reconciliation(options.reconciliation_interval_s),
         options.metrics_interval_ms,
         options.broker_url,
         link_files(options.broker_url.starts_with("tls:")),

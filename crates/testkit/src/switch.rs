@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use crate::system::SWITCH_TOKEN;
 
+/// Beginning of the references of transfers that no payment ordered. No reference of the bank begins so.
+pub const UNORDERED: &str = "unordered";
+
 /// Client of the mock switch's admin interface.
 #[derive(Clone, Debug)]
 pub struct SwitchAdmin {
@@ -92,7 +95,7 @@ impl SwitchAdmin {
         self.post(&format!("/admin/transfers/{reference}/{outcome}"), &serde_json::json!({})).await
     }
 
-    /// Submits a transfer that no payment of the bank ordered.
+    /// Submits a transfer that no payment of the bank ordered; `reference` begins with [`UNORDERED`].
     ///
     /// # Errors
     /// If the switch does not answer with success.

@@ -24,6 +24,9 @@ pub struct SystemOptions {
     pub sandbox_amounts: bool,
     /// Idle time after which the liveness check looks at an open payment, in milliseconds.
     pub liveness_check_after_ms: u64,
+    /// Pause between two scheduled runs of reconciliation in seconds, those of a window of three pauses and those of everything; 0: none is
+    /// scheduled.
+    pub reconciliation_interval_s: u32,
     /// Pause between two updates of the gauges of the background-worker, in milliseconds.
     pub metrics_interval_ms: u64,
     /// Workflows in the worker's cache; 0 replays the history at every task.
@@ -104,6 +107,7 @@ impl Default for SystemOptions {
             settle_after_ms: 50,
             sandbox_amounts: false,
             liveness_check_after_ms: 3_000,
+            reconciliation_interval_s: 0,
             metrics_interval_ms: 1_000,
             cached_workflows: 100,
             lock_grants_max: 100,
