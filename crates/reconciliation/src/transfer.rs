@@ -144,7 +144,7 @@ pub async fn query(
         None => unrecorded_rail_id(ledger, row, &tx_id).await?,
     };
     let name = TransferName { reference: keys::submit(&tx_id), rail_id };
-    let stored = ledger.lookup_key(&id).await.map_err(|error| error.to_string())?;
+    let stored = ledger.lookup_key(&id, name.on_wire()).await.map_err(|error| error.to_string())?;
     let key = LookupKey {
         name: name.clone(),
         marker: stored.marker,

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use jiff_sqlx::ToSqlx as _;
 use payment_protocol::ids::{AccountId, ClientId, PaymentId, TenantId, TxId};
 use payment_protocol::money::Money;
+use payment_protocol::rail_id::TransferName;
 use payment_protocol::{PaymentState, SwitchProfile, keys};
 use postgres_kit::Connection;
 
@@ -95,8 +96,9 @@ async fn insert(tx: &mut Connection, new: &[NewPayment]) -> Result<Vec<String>, 
     let profiles = profiles.into_iter().map(profile_json).collect::<Result<Vec<_>, _>>()?;
     let needs_account_lock: Vec<bool> =
         new.iter().map(|payment| payment.profile.needs_account_lock()).collect();
-    let tx_ids: Vec<String> =
-        new.iter().map(|payment| TxId::derive(&payment.payment_id).to_string()).collect();
+    let tx_ids: Vec<TxId> = new.iter().map(|payment| TxId::derive(&payment.payment_id)).collect();
+    let names: Vec<String> = new.iter().zip(&tx_ids).map(|(payment, tx_id)| name(payment, tx_id)).collect();
+    let tx_ids: Vec<&str> = tx_ids.iter().map(TxId::as_str).collect();
     let workflow_ids: Vec<String> =
         new.iter().map(|payment| keys::workflow_id(&payment.payment_id, 0)).collect();
     let end_to_end_ids: Vec<Option<&str>> =
@@ -129,20 +131,22 @@ async fn insert(tx: &mut Connection, new: &[NewPayment]) -> Result<Vec<String>, 
                 clock_timestamp() + start_within_ms * interval '1 millisecond',
                 -- By the database's clock: the receiving process's may be ahead.
                 least(accepted_at, clock_timestamp()) + restore_after_ms * interval '1 millisecond',
-                -- Its row was lost, and the client repeats the request: the first workflow may have submitted.
+                -- Its row was lost, and the client repeats the request: the first workflow may have submitted, or the switch lists the first
+                -- transfer.
                 EXISTS (SELECT FROM exceptions e WHERE e.kind = 'workflow_without_payment' AND e.origin = new.payment_id)
+                OR EXISTS (SELECT FROM statement_lines l WHERE l.switch = new.switch AND l.reference = new.name)
          FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
                      $9::text[], $10::text[], $19::integer[], $20::boolean[], $12::bytea[], $13::bytea[], $14::text[], $15::timestamptz[],
-                     $16::float8[], $17::text[], $18::float8[])
+                     $16::float8[], $17::text[], $18::float8[], $21::text[])
               AS new (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id,
                       amount_minor, currency, switch, number, needs_account_lock, request_hash, response_body, workflow_id,
-                      accepted_at, start_within_ms, trace_parent, restore_after_ms)
+                      accepted_at, start_within_ms, trace_parent, restore_after_ms, name)
          JOIN profiles USING (number)
          -- On any unique index: with one named, PostgreSQL may report a concurrent duplicate by the other one as an error.
          ON CONFLICT DO NOTHING
          RETURNING payment_id",
         &text(|payment| payment.payment_id.as_str()) as &[&str],
-        &tx_ids,
+        &tx_ids as &[&str],
         &text(|payment| payment.tenant.as_str()) as &[&str],
         &text(|payment| payment.client.as_str()) as &[&str],
         &text(|payment| payment.source_account.as_str()) as &[&str],
@@ -161,9 +165,16 @@ async fn insert(tx: &mut Connection, new: &[NewPayment]) -> Result<Vec<String>, 
         &restore_after_ms as &[Option<f64>],
         &profile_numbers,
         &needs_account_lock,
+        &names,
     )
     .fetch_all(&mut *tx)
     .await?)
+}
+
+/// The name under which the switch would list an earlier transfer of the payment. An id with a time is another one then.
+fn name(payment: &NewPayment, tx_id: &TxId) -> String {
+    let rail_id = payment.profile.mint(tx_id, payment.accepted_at, 0).ok().flatten();
+    TransferName { reference: keys::submit(tx_id), rail_id }.on_wire().to_owned()
 }
 
 fn profile_json(profile: &SwitchProfile) -> Result<serde_json::Value, LedgerError> {

@@ -80,40 +80,47 @@ impl Ledger {
         })
     }
 
-    /// The lookup key of the payment's transfer at a switch without references, or in a statement.
+    /// The lookup key of the payment's transfer at a switch without references, or in a statement. `name`: the transfer's name in the
+    /// switch's messages. The statement is read from a position before its first entry of that name: of a payment that was lost and accepted
+    /// again, the entry of the first transfer may be older than the acceptance.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
-    pub async fn lookup_key(&self, payment_id: &PaymentId) -> Result<LookupKey, LedgerError> {
+    pub async fn lookup_key(&self, payment_id: &PaymentId, name: &str) -> Result<LookupKey, LedgerError> {
         let row = sqlx::query!(
                 r#"SELECT destination_account, amount_minor, currency,
                           CASE WHEN p.needs_account_lock THEN f.marker
-                          -- Its absence is a proof there: the position is older than every entry of the payment, and an attempt's
-                          -- record may be gone, so only the acceptance is a bound.
-                          WHEN a.profile ? 'settled_within_ms' THEN
-                              (SELECT r.cursor FROM statement_lines r
-                               WHERE r.switch = p.switch AND r.read_at < p.accepted_at ORDER BY r.read_at DESC, r.line_id DESC LIMIT 1)
-                          ELSE coalesce(
-                              -- Reconciliation has not read so far: the recorded position is newer than its lines.
-                              CASE WHEN NOT EXISTS (SELECT FROM statement_lines l WHERE l.switch = p.switch AND l.cursor = f.marker)
-                                    AND NOT p.attempts_uncertain THEN f.marker END,
-                              (SELECT l.cursor FROM statement_lines l
-                               WHERE l.line_id = greatest(
-                                   (SELECT m.line_id FROM statement_lines m
-                                    WHERE m.switch = p.switch AND m.cursor = f.marker AND NOT p.attempts_uncertain),
-                                   (SELECT r.line_id FROM statement_lines r
-                                    WHERE r.switch = p.switch
-                                        -- An earlier attempt may have lost its record: only the acceptance is a bound then.
-                                        AND r.read_at < CASE WHEN p.attempts_uncertain THEN p.accepted_at
-                                                             ELSE coalesce(f.recorded_at, now()) END
-                                    ORDER BY r.read_at DESC LIMIT 1)))) END AS marker,
+                          -- Reconciliation has not read so far: the recorded position is newer than its lines.
+                          WHEN own.line_id IS NULL AND bound.by_attempt AND f.marker IS NOT NULL
+                               AND NOT EXISTS (SELECT FROM statement_lines l WHERE l.switch = p.switch AND l.cursor = f.marker)
+                          THEN f.marker
+                          ELSE (SELECT l.cursor FROM statement_lines l
+                                WHERE l.line_id = greatest(
+                                    (SELECT m.line_id FROM statement_lines m
+                                     WHERE m.switch = p.switch AND m.cursor = f.marker AND bound.by_attempt
+                                       AND m.line_id < coalesce(own.line_id, 9223372036854775807)),
+                                    (SELECT r.line_id FROM statement_lines r
+                                     WHERE r.switch = p.switch
+                                       AND r.read_at < least(own.read_at, CASE WHEN bound.by_attempt THEN coalesce(f.recorded_at, now())
+                                                                               ELSE p.accepted_at END)
+                                       AND r.line_id < coalesce(own.line_id, 9223372036854775807)
+                                     ORDER BY r.read_at DESC, r.line_id DESC LIMIT 1))) END AS marker,
                           (SELECT (array_agg(transfer_id ORDER BY attempt) FILTER (WHERE transfer_id IS NOT NULL))[1]
                            FROM submissions s WHERE s.payment_id = p.payment_id) AS transfer_id
                    FROM payments p JOIN switch_profiles a USING (profile_hash)
                    LEFT JOIN LATERAL (SELECT marker, recorded_at FROM submissions s WHERE s.payment_id = p.payment_id
                                       ORDER BY attempt LIMIT 1) AS f ON true
+                   -- Only the acceptance is a bound where an earlier attempt may have lost its record, and where the absence of every entry
+                   -- is a proof.
+                   CROSS JOIN LATERAL (SELECT NOT p.attempts_uncertain AND NOT a.profile ? 'settled_within_ms' AS by_attempt) AS bound
+                   -- OFFSET 0 keeps the planner at the index by reference.
+                   LEFT JOIN LATERAL (SELECT line_id, read_at
+                                      FROM (SELECT line_id, read_at FROM statement_lines
+                                            WHERE switch = p.switch AND reference = $2 OFFSET 0) AS named
+                                      ORDER BY line_id LIMIT 1) AS own ON true
                    WHERE p.payment_id = $1"#,
                 payment_id.as_str(),
+                name,
             )
             .fetch_optional(&self.pool)
             .await?

@@ -6,7 +6,8 @@ use crate::support::Bank;
 use payment_ledger::reads::queues::OperatorPaymentFilter;
 use payment_ledger::reads::view::PaymentFilter;
 use payment_protocol::drift::Tolerance;
-use payment_protocol::ids::{PaymentId, SwitchName, TenantId};
+use payment_protocol::ids::{PaymentId, SwitchName, TenantId, TxId};
+use payment_protocol::keys;
 use payment_protocol::port::SubmitProgress;
 use payment_protocol::{Cause, PaymentState};
 use sqlx::PgPool;
@@ -174,7 +175,7 @@ async fn blocks_by_step(bank: &Bank) -> Vec<(&'static str, i64)> {
         touched.push(("mark a payment as started", blocks(bank).await));
         bank.ledger.first_attempt(&id(n)).await.unwrap();
         touched.push(("the first attempt", blocks(bank).await));
-        bank.ledger.lookup_key(&id(n)).await.unwrap();
+        bank.ledger.lookup_key(&id(n), &keys::submit(&TxId::derive(&id(n))).to_string()).await.unwrap();
         touched.push(("the lookup key", blocks(bank).await));
         bank.ledger.begin_cancel(&id(n), &Cause::CustomerCancel, SubmitProgress::NotScheduled).await.unwrap();
         touched.push(("begin a cancel", blocks(bank).await));

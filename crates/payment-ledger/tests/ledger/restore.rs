@@ -1,8 +1,10 @@
 //! `audit::reconcile::restore`: marking open payments after commits may have been lost, and finding what the record lacks.
 
 use crate::support::{AMOUNT_MINOR, Bank, SWITCH, Sample, Stage, at};
-use payment_protocol::ids::SwitchName;
+use payment_protocol::ids::{SwitchName, TxId};
+use payment_protocol::profile::IdScheme;
 use payment_protocol::report::{LineStatus, StatementLine};
+use payment_protocol::{SwitchProfile, keys};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -179,4 +181,30 @@ async fn a_lost_payment_that_is_accepted_again_is_marked(pool: PgPool) {
         let resumed = bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap().unwrap();
         assert_eq!(resumed.payment.resume, resume);
     }
+}
+
+/// The workflow of a lost payment is lost, too, and the switch lists the transfer: the payment is not sent again by itself.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_lost_payment_that_the_switch_lists_is_marked_when_it_is_accepted_again(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let mut expected = Vec::new();
+    for scheme in [IdScheme::Plain, IdScheme::Upi, IdScheme::SctInst] {
+        let mut order = bank.order(&format!("{scheme:?}"));
+        let participant = if scheme == IdScheme::Upi { "DEM" } else { "DEMODEFFXXX" };
+        order.profile =
+            SwitchProfile { id_scheme: scheme, participant: Some(participant.into()), ..order.profile };
+        let tx_id = TxId::derive(&order.payment_id);
+        // The first acceptance was at another time.
+        let rail_id = order.profile.mint(&tx_id, at(SINCE_MS), 0).unwrap();
+        let name = rail_id.map_or(keys::submit(&tx_id).to_string(), |id| id.to_string());
+        let line = format!(
+            "INSERT INTO statement_lines (switch, cursor, transfer_id, reference, status, amount_minor, currency, finished_at)
+             VALUES ('{SWITCH}', '{name}', 't', '{name}', 'SETTLED', 1, 'EUR', now())"
+        );
+        bank.sql(&line).await;
+        bank.payment_at(Stage::Accepted, &format!("other {scheme:?}")).await;
+        expected.push(bank.order_at(Stage::Accepted, order).await.id.to_string());
+    }
+    expected.sort();
+    assert_eq!(marked(&bank).await, expected);
 }

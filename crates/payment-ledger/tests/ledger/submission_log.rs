@@ -2,15 +2,16 @@
 //! references.
 
 use crate::support::{
-    AMOUNT_MINOR, Bank, OTHER_SWITCH, SWITCH, SWITCH_NOW_MS, Stage, at, eur, event, failure, first_run,
-    success,
+    AMOUNT_MINOR, Bank, OTHER_SWITCH, SWITCH, SWITCH_NOW_MS, Sample, Stage, at, eur, event, failure,
+    first_run, success,
 };
 use futures::future::join_all;
 use payment_ledger::steps::accept::NewPayment;
 use payment_ledger::switch::submission_log::LookupKey;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::Cause;
-use payment_protocol::ids::AccountId;
+use payment_protocol::ids::{AccountId, TxId};
+use payment_protocol::keys;
 use payment_protocol::port::{ReconcileOutcome, SubmitProgress};
 use payment_protocol::profile::Strategy;
 use payment_protocol::reject::Reject;
@@ -18,6 +19,11 @@ use payment_protocol::rules::{AttemptRuling, NotSent};
 use payment_protocol::submit::{LoggedSubmission, SendAnswer};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+/// The transfer's name in the switch's messages.
+fn name(p: &Sample) -> String {
+    keys::submit(&p.tx).to_string()
+}
 
 /// A payment at a switch without references.
 fn without_references(bank: &Bank, key: &str, destination: &str) -> NewPayment {
@@ -105,7 +111,7 @@ async fn the_lookup_key_is_recorded_before_the_submit_attempt_is_sent(pool: PgPo
         money: eur(AMOUNT_MINOR),
     };
     let answered = bank.order_at(Stage::Reserved, without_references(&bank, "answered", "DE-1")).await;
-    assert_eq!(bank.ledger.lookup_key(&answered.id).await.unwrap(), lookup_key(None, None));
+    assert_eq!(bank.ledger.lookup_key(&answered.id, &name(&answered)).await.unwrap(), lookup_key(None, None));
     bank.ledger.record_transfer_id(&answered.id, "t-0").await.unwrap();
     let (ruling, _) = bank
         .ledger
@@ -113,21 +119,30 @@ async fn the_lookup_key_is_recorded_before_the_submit_attempt_is_sent(pool: PgPo
         .await
         .unwrap();
     assert_eq!(ruling, AttemptRuling::Send(1));
-    assert_eq!(bank.ledger.lookup_key(&answered.id).await.unwrap(), lookup_key(Some("t-6"), None));
+    assert_eq!(
+        bank.ledger.lookup_key(&answered.id, &name(&answered)).await.unwrap(),
+        lookup_key(Some("t-6"), None)
+    );
     bank.ledger
         .record_answer(&answered.id, 1, &SendAnswer::Accepted, Some("t-7"), at(SWITCH_NOW_MS))
         .await
         .unwrap();
     bank.ledger.record_transfer_id(&answered.id, "t-8").await.unwrap();
-    assert_eq!(bank.ledger.lookup_key(&answered.id).await.unwrap(), lookup_key(Some("t-6"), Some("t-7")));
+    assert_eq!(
+        bank.ledger.lookup_key(&answered.id, &name(&answered)).await.unwrap(),
+        lookup_key(Some("t-6"), Some("t-7"))
+    );
     bank.settle_by_query(&answered).await;
 
     let found = bank.order_at(Stage::Sent, without_references(&bank, "found", "DE-1")).await;
-    assert_eq!(bank.ledger.lookup_key(&found.id).await.unwrap(), lookup_key(None, None));
+    assert_eq!(bank.ledger.lookup_key(&found.id, &name(&found)).await.unwrap(), lookup_key(None, None));
     for transfer_id in ["t-9", "t-9", "t-10"] {
         bank.ledger.record_transfer_id(&found.id, transfer_id).await.unwrap();
     }
-    assert_eq!(bank.ledger.lookup_key(&found.id).await.unwrap(), lookup_key(None, Some("t-9")));
+    assert_eq!(
+        bank.ledger.lookup_key(&found.id, &name(&found)).await.unwrap(),
+        lookup_key(None, Some("t-9"))
+    );
     assert_eq!(bank.number("SELECT count(*) FROM timeline WHERE detail LIKE 'found at %'").await, 1);
     bank.audit().await;
 }
@@ -171,7 +186,7 @@ async fn s0_16_a_statement_lookup_starts_at_the_newest_recorded_position(pool: P
     ]);
     for lines in [6..=12, 13..=13] {
         for (p, start) in &expected {
-            let marker = bank.ledger.lookup_key(&p.id).await.unwrap().marker;
+            let marker = bank.ledger.lookup_key(&p.id, &name(p)).await.unwrap().marker;
             assert_eq!(marker.as_deref(), *start, "{:?}", p.id);
         }
         // Lines that were read after the attempts may be about them, so they move no start.
@@ -180,8 +195,41 @@ async fn s0_16_a_statement_lookup_starts_at_the_newest_recorded_position(pool: P
     // The record of an earlier attempt may be lost, whatever is recorded of a later one.
     sqlx::query("UPDATE payments SET attempts_uncertain = true").execute(&bank.pool).await.unwrap();
     for ((p, _), start) in expected.iter().zip([None, None, Some("c-5"), Some("c-5"), Some("c-5")]) {
-        let marker = bank.ledger.lookup_key(&p.id).await.unwrap().marker;
+        let marker = bank.ledger.lookup_key(&p.id, &name(p)).await.unwrap().marker;
         assert_eq!(marker.as_deref(), start, "{:?}", p.id);
+    }
+}
+
+/// A payment was lost with its attempt, and reconciliation read the entry of its transfer before the client's repeat was accepted: the lookup
+/// starts before that entry, whether or not its absence would be a proof.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_16_a_payment_that_is_accepted_again_is_looked_up_before_its_first_entry(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for (key, settled_within_ms) in [("absence decides nothing", None), ("absence decides", Some(1_000))] {
+        let mut order = bank.order(key);
+        (order.profile.has_statement, order.profile.settled_within_ms) = (true, settled_within_ms);
+        let own = keys::submit(&TxId::derive(&order.payment_id)).to_string();
+        for (n, reference) in [(1, "another"), (2, own.as_str()), (3, "another"), (4, own.as_str())] {
+            sqlx::query(
+                "INSERT INTO statement_lines (switch, cursor, transfer_id, reference, status, amount_minor, currency, finished_at)
+                 VALUES ($1, $2, $2, $3, 'SETTLED', 1, 'EUR', now())",
+            )
+            .bind(SWITCH)
+            .bind(format!("{key} {n}"))
+            .bind(reference)
+            .execute(&bank.pool)
+            .await
+            .unwrap();
+        }
+        order.accepted_at = jiff::Timestamp::now();
+        let p = bank.order_at(Stage::Accepted, order).await;
+        for is_marked in [false, true] {
+            let mark =
+                format!("UPDATE payments SET attempts_uncertain = {is_marked} WHERE payment_id = '{}'", p.id);
+            bank.sql(&mark).await;
+            let marker = bank.ledger.lookup_key(&p.id, &name(&p)).await.unwrap().marker;
+            assert_eq!(marker, Some(format!("{key} 1")), "marked: {is_marked}");
+        }
     }
 }
 
@@ -257,9 +305,12 @@ async fn an_ended_payment_takes_no_listed_transfer_for_its_own(pool: PgPool) {
     bank.ledger.release(&ended.id, &Cause::SlaExpired).await.unwrap();
     let later = bank.order_at(Stage::Sent, without_references(&bank, "later", "DE-1")).await;
     bank.ledger.record_transfer_id(&ended.id, "t-1").await.unwrap();
-    assert_eq!(bank.ledger.lookup_key(&ended.id).await.unwrap().transfer_id, None);
+    assert_eq!(bank.ledger.lookup_key(&ended.id, &name(&ended)).await.unwrap().transfer_id, None);
     bank.ledger.record_transfer_id(&later.id, "t-1").await.unwrap();
-    assert_eq!(bank.ledger.lookup_key(&later.id).await.unwrap().transfer_id.as_deref(), Some("t-1"));
+    assert_eq!(
+        bank.ledger.lookup_key(&later.id, &name(&later)).await.unwrap().transfer_id.as_deref(),
+        Some("t-1")
+    );
     bank.audit().await;
 }
 

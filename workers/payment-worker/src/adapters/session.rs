@@ -50,9 +50,10 @@ impl<'a> SwitchSession<'a> {
 
     /// The lookup key that the ledger recorded.
     pub(crate) async fn lookup_key(&self) -> Result<LookupKey, LedgerError> {
-        let lookup_key = self.ledger.lookup_key(&self.payment.payment_id).await?;
+        let name = self.name().await?;
+        let lookup_key = self.ledger.lookup_key(&self.payment.payment_id, name.on_wire()).await?;
         Ok(LookupKey {
-            name: self.name().await?,
+            name,
             marker: lookup_key.marker,
             transfer_id: lookup_key.transfer_id,
             creditor_account: lookup_key.destination_account,
