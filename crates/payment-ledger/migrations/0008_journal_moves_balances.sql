@@ -1,14 +1,18 @@
 -- Only the journal moves money: its triggers change balances and holds in the statement that inserts an entry, so no
 -- transaction can commit in which they disagree.
 
--- Moves customer balances, then takes the time under the account's lock: an account's entries are in the order of their times.
+-- Moves customer balances, then takes the time under the account's lock: an account's entries are in the order of their times. Only the payer
+-- of the entry's payment is charged, and no more than its amount.
 CREATE FUNCTION move_balances() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     IF NEW.debit_account NOT LIKE 'internal:%' THEN
         UPDATE accounts SET available_minor = available_minor - NEW.amount_minor
-        WHERE account_id = NEW.debit_account AND currency = NEW.currency;
+        WHERE account_id = NEW.debit_account AND currency = NEW.currency
+          AND EXISTS (SELECT FROM payments WHERE payment_id = NEW.payment_id AND source_account = NEW.debit_account
+                                             AND currency = NEW.currency AND amount_minor >= NEW.amount_minor);
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'there is no account % in %', NEW.debit_account, NEW.currency USING ERRCODE = 'restrict_violation';
+            RAISE EXCEPTION 'payment % charges no % % to the account %: % refused',
+                NEW.payment_id, NEW.amount_minor, NEW.currency, NEW.debit_account, NEW.kind USING ERRCODE = 'restrict_violation';
         END IF;
     END IF;
     IF NEW.credit_account NOT LIKE 'internal:%' THEN
@@ -62,7 +66,11 @@ BEGIN
     IF NEW.debit_account LIKE 'internal:claims:%' THEN
         INSERT INTO claims (entry_id, payment_id, switch, amount_minor, open_minor, currency, opened_at)
         SELECT NEW.entry_id, payment_id, switch, NEW.amount_minor, NEW.amount_minor, NEW.currency, NEW.posted_at
-        FROM payments WHERE payment_id = NEW.payment_id;
+        FROM payments WHERE payment_id = NEW.payment_id AND currency = NEW.currency AND amount_minor >= NEW.amount_minor;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'there is no payment % that the bank could bear % % of', NEW.payment_id, NEW.amount_minor, NEW.currency
+                USING ERRCODE = 'restrict_violation';
+        END IF;
     ELSE
         UPDATE claims SET open_minor = open_minor - NEW.amount_minor,
                           closed_at = CASE WHEN open_minor = NEW.amount_minor THEN NEW.posted_at END

@@ -52,7 +52,8 @@ GRANT SELECT ON holds, operations, journal, journal_unsealed, sealed_hours, noti
 -- Whether the switch lists an earlier transfer of a payment that is accepted.
 GRANT SELECT (switch, reference) ON statement_lines TO payments_api;
 -- The switches' reports, and the final status where a report is believed. Whether an operator's decision is open is read with it.
-GRANT SELECT, INSERT ON switch_callbacks, inbox, returns, exceptions TO payments_api;
+GRANT SELECT, INSERT ON switch_callbacks, inbox, returns TO payments_api;
+GRANT SELECT, INSERT (payment_id, kind, origin, detail) ON exceptions TO payments_api;
 GRANT SELECT ON recalls, decisions TO payments_api;
 GRANT UPDATE (state, final_status, final_status_source, money_reported_at, has_unbooked_return, updated_at, ended_at)
     ON payments TO payments_api;
@@ -101,7 +102,7 @@ GRANT SELECT ON switch_callbacks TO payment_worker;
 GRANT UPDATE (next_delivery_at, delivered_at) ON inbox TO payment_worker;
 -- Alerts and exceptions are raised; operators close exceptions. A decision that operators confirmed gets its outcome.
 GRANT INSERT ON alerts TO payment_worker;
-GRANT SELECT, INSERT ON exceptions TO payment_worker;
+GRANT SELECT, INSERT (payment_id, kind, origin, detail) ON exceptions TO payment_worker;
 GRANT SELECT ON decisions TO payment_worker;
 GRANT UPDATE (status, outcome, detail, closed_at) ON decisions TO payment_worker;
 -- Events.
@@ -140,7 +141,7 @@ GRANT UPDATE (balance_minor, position) ON sealed_balances TO background_worker;
 GRANT UPDATE (moved_minor) ON sealed_hours TO background_worker;
 GRANT SELECT, DELETE ON journal_unsealed TO background_worker;
 -- The hold audit opens exceptions.
-GRANT SELECT, INSERT ON exceptions TO background_worker;
+GRANT SELECT, INSERT (payment_id, kind, origin, detail) ON exceptions TO background_worker;
 GRANT SELECT ON submissions, returns, statement_lines, statement_cursors, running_workflows TO background_worker;
 -- Gauges.
 GRANT SELECT ON alerts, recalls, reconciliation_runs, processed_events, parked_deliveries TO background_worker;

@@ -1,6 +1,6 @@
 //! The database's constraints and triggers, tested by SQL that bypasses the rules in the code.
 
-use crate::support::{Bank, Sample, Stage};
+use crate::support::{Bank, Sample, Stage, eur};
 use payment_ledger::LedgerError;
 use sqlx::PgPool;
 
@@ -56,7 +56,7 @@ fn journal_violations(open: &Sample, settled: &Sample, released: &Sample) -> Vec
         (CHECK, "journal_valid_accounts_for_kind", entry(open.id.as_str(), "debit", "x").replace("escrow:EUR", "escrow:USD")),
         (CHECK, "journal_valid_accounts_for_kind", entry(open.id.as_str(), "release", "x").replace("from-open", "internal:funding:EUR")),
         (RESTRICT, "there is no account from-open in USD", entry(open.id.as_str(), "release", "x").replace("EUR", "USD")),
-        (RESTRICT, "there is no account from-open in USD", entry(open.id.as_str(), "reserve", "x").replace("EUR", "USD")),
+        (RESTRICT, "charges no 1 USD to the account from-open", entry(open.id.as_str(), "reserve", "x").replace("EUR", "USD")),
         (RESTRICT, "there is no account nobody in EUR",  entry(open.id.as_str(), "release", "x").replace("from-open", "nobody")),
     ]
 }
@@ -105,10 +105,10 @@ fn payment_violations(open: &Sample, void: &Sample, settled: &Sample, released: 
 
 /// Statements that violate constraints of accounts and operations.
 #[rustfmt::skip]
-fn account_violations(open: &Sample, settled: &Sample) -> Vec<Violation> {
+fn account_violations(unfunded: &Sample, settled: &Sample) -> Vec<Violation> {
     vec![
         // No customer's balance is negative.
-        (CHECK, "accounts_available_not_negative", entry(open.id.as_str(), "reserve", "x").replace(", 1, ", ", 9001, ")),
+        (CHECK, "accounts_available_not_negative", entry(unfunded.id.as_str(), "reserve", "x").replace("from-open", "from-unfunded").replace(", 1, ", ", 10001, ")),
         // A balance changes by entries only.
         (RESTRICT, "a balance changes by journal entries", "UPDATE accounts SET available_minor = available_minor + 1 WHERE account_id = 'from-open'".into()),
         (RESTRICT, "a balance changes by journal entries", "UPDATE accounts SET available_minor = 0 WHERE kind = 'internal'".into()),
@@ -128,11 +128,14 @@ async fn the_database_enforces_the_ledgers_invariants(pool: PgPool) {
     let void = bank.payment_at(Stage::Void, "void").await;
     let settled = bank.payment_at(Stage::Settled, "settled").await;
     let released = bank.payment_at(Stage::Released, "released").await;
+    let mut order = bank.order("unfunded");
+    order.money = eur(10_001);
+    let unfunded = bank.order_at(Stage::Accepted, order).await;
     let violations = [
         journal_violations(&open, &settled, &released),
         hold_violations(&open, &void, &settled, &released),
         payment_violations(&open, &void, &settled, &released),
-        account_violations(&open, &settled),
+        account_violations(&unfunded, &settled),
     ];
     for (code, reason, sql) in violations.concat() {
         let refused = bank.refused(&sql).await;

@@ -469,6 +469,46 @@ async fn r36_a_return_pays_the_payer_of_a_charged_payment_only(_: PgPoolOptions,
     owner.close().await;
 }
 
+/// R36: what payment-worker may post charges the payer of the payment, the bank for a payment that exists, and no more than its amount. An
+/// exception is open when a process opens it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r36_no_process_charges_anybody_but_the_payer(_: PgPoolOptions, connect: PgConnectOptions) {
+    let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
+    let own = owner.payment_at(Stage::Accepted, "own").await;
+    let ended = owner.payment_at(Stage::Released, "ended").await;
+    let victim = owner.payment_at(Stage::Settled, "victim").await;
+    let worker = bank_as("payment_worker", &connect).await;
+    let post = |payment: &str, kind: &str, debit: &str, credit: &str, minor: i64| {
+        format!(
+            "WITH operation AS (INSERT INTO operations (operation_key, payment_id, outcome) VALUES ('x:{kind}', '{payment}', 'done'))
+             INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
+             VALUES ('x:{kind}', '{payment}', '{kind}', '{debit}', 'internal:{credit}:EUR', {minor}, 'EUR')"
+        )
+    };
+    let (own, ended) = (own.id.as_str(), ended.id.as_str());
+    for (payment, kind, debit, credit, minor) in [
+        (own, "reserve", victim.account.as_str(), "holding", 1),
+        (ended, "late_debit", victim.account.as_str(), "escrow", 1),
+        (ended, "collect", victim.account.as_str(), "claims", 1),
+        (own, "reserve", "from-own", "holding", AMOUNT_MINOR + 1),
+        (ended, "late_debit", "internal:claims:EUR", "escrow", AMOUNT_MINOR + 1),
+        ("pay_nobody", "late_debit", "internal:claims:EUR", "escrow", 1),
+    ] {
+        let refused = worker.refused(&post(payment, kind, debit, credit, minor)).await;
+        assert_eq!(refused.0, "23001", "{kind} of {debit}: {}", refused.1);
+    }
+    let reserve = post(own, "reserve", "from-own", "holding", AMOUNT_MINOR);
+    sqlx::raw_sql(AssertSqlSafe(reserve)).execute(&worker.pool).await.unwrap();
+    worker.close().await;
+    for role in ["payments_api", "payment_worker", "background_worker"] {
+        let service = bank_as(role, &connect).await;
+        let closed = "INSERT INTO exceptions (kind, origin, detail, closed_at) VALUES ('orphan_hold', 'x', 'x', now())";
+        assert_eq!(service.refused(closed).await.0, NOT_ALLOWED, "{role}");
+        service.close().await;
+    }
+    owner.close().await;
+}
+
 /// R36: operators of a session's own schema have no effect, since the functions of triggers have a fixed search path.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r36_a_schema_of_a_role_deceives_no_trigger(_: PgPoolOptions, connect: PgConnectOptions) {
