@@ -53,8 +53,9 @@ CREATE TABLE reconciliation_runs (
 CREATE TRIGGER reconciliation_runs_finished_once BEFORE UPDATE ON reconciliation_runs
     FOR EACH ROW WHEN (OLD.finished_at IS NOT NULL) EXECUTE FUNCTION refuse_change();
 
--- Workflows that were running when a run listed them; deleted with the end of the run. Unlogged: useless after a crash.
-CREATE UNLOGGED TABLE running_workflows (
+-- Workflows that were running when a run listed them; deleted with the end of the run. Logged: a crash would empty it between two
+-- statements of a run, which would then find every open payment without its workflow.
+CREATE TABLE running_workflows (
     reconciliation_id bigint NOT NULL,
     workflow_id       text   NOT NULL,
     PRIMARY KEY (reconciliation_id, workflow_id)

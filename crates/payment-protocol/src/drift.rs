@@ -113,7 +113,8 @@ pub struct PaymentEvidence {
     pub settled_for_s: Option<i64>,
     /// Seconds from the debit to the reading of the statement; negative if the debit came later.
     pub debited_before_s: Option<i64>,
-    /// Seconds from the newest booked return to the reading of the statement; negative if the return came later. `None` without one.
+    /// Seconds from the newest return that is recorded to the reading of the statement; negative if the return came later. `None` without
+    /// one.
     pub returned_before_s: Option<i64>,
     /// Seconds since the cancel began, while the payment is cancelling.
     pub cancelling_s: Option<i64>,
@@ -134,7 +135,7 @@ pub fn find_drift(evidence: &PaymentEvidence, tolerance: Tolerance) -> Vec<Drift
     let past_reserve =
         matches!(evidence.state, PaymentState::Reserved | PaymentState::Submitted | PaymentState::Confirmed);
     let released = evidence.hold == Some(HoldStatus::Released);
-    // What was charged and came back was not released after it had left.
+    // What came back was not released after it had left. A statement that was read before does not list the return yet.
     let came_back = evidence.returned_before_s.is_some();
     let released_after_leaving = money_left && evidence.debits == 0 && ended && released && !came_back;
     let checks = [

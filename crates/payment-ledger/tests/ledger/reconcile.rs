@@ -9,7 +9,7 @@ use payment_ledger::audit::reconcile::payments::Sources;
 use payment_ledger::audit::reconcile::window::ReconciliationWindow;
 use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::action::Correction;
-use payment_protocol::cause::OperatorReason;
+use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::drift::{Drift, Tolerance};
 use payment_protocol::ids::{PaymentId, ReturnId, SwitchName};
 use payment_protocol::keys;
@@ -594,6 +594,39 @@ async fn r36_a_settled_line_with_a_foreign_reference_matches_no_payment(pool: Pg
     assert_eq!(of_lines().await, [p.id]);
 }
 
+/// A run reads the statement first and the payments later: a recalled transfer that came back meanwhile is drift only where the statement
+/// does not list its return afterwards.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r36_a_recalled_payment_is_no_drift_before_the_statement_can_list_its_return(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Recalled, "recalled").await;
+    let other = bank.payment_at(Stage::Settled, "other").await;
+    bank.lines(&[line(&p, "t-1", LineStatus::Settled)]).await;
+    let drift = async |grace_s: i64| {
+        let sources = Sources { statements: vec![switch()], workflows: None };
+        let compared = bank.ledger.compare(&sources, std::slice::from_ref(&p.id)).await.unwrap();
+        let findings = compared[0].findings(Tolerance { grace_s, ..TOLERANCE });
+        findings.map(|finding| finding.drift).collect::<Vec<_>>()
+    };
+    bank.ledger.release(&p.id, &Cause::SlaExpired).await.unwrap();
+    // An answer of less than a second is rounded.
+    bank.damage(format!(
+        "UPDATE payments SET ended_at = now() + interval '5 s' WHERE payment_id = '{}'",
+        p.id
+    ))
+    .await;
+    assert_eq!(drift(0).await, [], "the statement was read before the return");
+    bank.damage(format!(
+        "UPDATE payments SET ended_at = now() - interval '5 s' WHERE payment_id = '{}'",
+        p.id
+    ))
+    .await;
+    bank.lines(&[line(&other, "t-2", LineStatus::Settled)]).await;
+    assert_eq!((drift(600).await, drift(0).await), (vec![], vec![Drift::SettledNotDebited]));
+    bank.lines(&[line(&p, "t-1", LineStatus::Returned)]).await;
+    assert_eq!(drift(0).await, []);
+}
+
 /// A line is stored once, also if its page is read repeatedly, and the cursor of the last line is kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn switch_statement_lines_are_stored_once_and_the_cursor_advances(pool: PgPool) {
@@ -615,4 +648,11 @@ async fn switch_statement_lines_are_stored_once_and_the_cursor_advances(pool: Pg
     for change in ["UPDATE statement_lines SET amount_minor = 1", "DELETE FROM statement_lines"] {
         assert!(sqlx::raw_sql(change).execute(&bank.pool).await.is_err(), "{change}");
     }
+}
+
+/// A crash empties an unlogged table, while a run goes on with what it has listed before.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_crash_of_the_database_empties_no_table(pool: PgPool) {
+    let unlogged = "SELECT relname::text FROM pg_class WHERE relpersistence = 'u'";
+    assert_eq!(Bank::new(pool).words(unlogged).await, Vec::<String>::new());
 }

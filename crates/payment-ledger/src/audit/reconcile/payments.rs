@@ -195,8 +195,12 @@ impl Ledger {
                       h.status AS "hold?", p.final_status = 'returned' AS is_return_recorded,
                       EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'reserve') AS "is_reserved!",
                       d.debits AS "debits!", d.debited_before_s,
-                      (SELECT extract(epoch FROM r.read_at - max(b.booked_at))::bigint FROM returns b
-                       WHERE b.payment_id = p.payment_id) AS returned_before_s,
+                      -- What a recall brought back was never charged, and is booked nowhere.
+                      coalesce((SELECT extract(epoch FROM r.read_at - max(b.booked_at))::bigint FROM returns b
+                                WHERE b.payment_id = p.payment_id),
+                               CASE WHEN p.final_status = 'returned'
+                                    THEN extract(epoch FROM r.read_at - coalesce(p.ended_at, p.updated_at))::bigint END)
+                          AS returned_before_s,
                       p.switch = ANY ($3) AS "has_statement!", l.settled AS "settled!", l.other_amounts AS "other_amounts!",
                       l.settled_for_s, l.transfer_ids, l.transfer_amounts, l.transfer_currencies, l.transfer_returns,
                       CASE WHEN p.state = 'cancelling'
