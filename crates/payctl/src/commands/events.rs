@@ -54,7 +54,7 @@ pub(crate) enum Command {
     },
     /// Publish again all events that were published recently; consumers skip events that they know
     ///
-    /// Needed only by hand: background-worker republishes by itself the events that the broker lost.
+    /// Nothing republishes by itself: run it after the broker lost events, or where the alert ConsumerBehind says so.
     Republish {
         #[command(flatten)]
         session: SessionArgs,

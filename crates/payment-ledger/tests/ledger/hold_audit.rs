@@ -18,6 +18,7 @@ impl Bank {
     /// New findings of an audit, by their origin.
     async fn new_findings(&self) -> BTreeMap<String, Drift> {
         let audited = self.ledger.audit_holds(TOLERANCE).await.unwrap();
+        assert!(audited.unreadable.is_none(), "{audited:?}");
         audited
             .findings
             .into_iter()
@@ -171,4 +172,24 @@ async fn s0_15_the_hold_audit_finds_each_inconsistent_hold(pool: PgPool) {
         [holding],
         "expected the origin that the ledger verification uses"
     );
+}
+
+/// A later release may have written a row that this one cannot read.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_payment_that_cannot_be_read_hides_no_other_hold(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let unreadable = bank.payment_at(Stage::Sent, "unreadable").await;
+    let without_hold = bank.payment_at(Stage::Sent, "without a hold").await;
+    bank.damage(format!(
+        "ALTER TABLE payments DROP CONSTRAINT payments_state_known;
+         UPDATE payments SET state = 'a_later_state' WHERE payment_id = '{}';
+         DELETE FROM holds WHERE payment_id = '{}'",
+        unreadable.id, without_hold.id
+    ))
+    .await;
+    let audited = bank.ledger.audit_holds(TOLERANCE).await.unwrap();
+    let found: Vec<_> = audited.findings.iter().map(|(finding, _)| finding.drift).collect();
+    assert_eq!(found, [Drift::MissingHold, Drift::JournalHashMismatch], "{audited:?}");
+    let unread = audited.unreadable.expect("a payment was left out").to_string();
+    assert!(unread.contains("a_later_state") && unread.contains(unreadable.id.as_str()), "{unread}");
 }

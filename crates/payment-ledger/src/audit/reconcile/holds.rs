@@ -6,7 +6,7 @@ use payment_protocol::ids::PaymentId;
 use payment_protocol::text_enum;
 
 use super::findings::{Finding, FindingOutcome};
-use super::payments::Sources;
+use super::payments::{PaymentComparison, Sources};
 use crate::amount_text::amount;
 use crate::stored_id::read_id;
 use crate::{Ledger, LedgerError};
@@ -59,12 +59,15 @@ pub struct InternalBalance {
 }
 
 /// Report of a hold audit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct HoldAuditReport {
     /// Payments audited: open ones, and ended ones with an open hold.
     pub payments: usize,
     /// Findings with their exceptions.
     pub findings: Vec<(Finding, FindingOutcome)>,
+    /// Why the first payment that could not be read was left out, for example because a later release wrote its row; `None`: each was
+    /// compared.
+    pub unreadable: Option<LedgerError>,
 }
 
 /// An open payment, as ordered by the index `payments_open`.
@@ -154,7 +157,8 @@ impl Ledger {
     /// the open holds. Each finding opens an exception, once: a reconciliation run finds the same one open.
     ///
     /// The payments are read in the order of two indexes, so the audit's cost is proportional to their number. A payment that
-    /// changes its state meanwhile may be passed over or compared twice; the next audit compares it again.
+    /// changes its state meanwhile may be passed over or compared twice; the next audit compares it again. One that cannot be read is left
+    /// out and hides no other.
     ///
     /// # Errors
     /// [`LedgerError`]; exceptions opened before the error stay open.
@@ -195,9 +199,31 @@ impl Ledger {
             return Ok(());
         }
         audited.payments += ids.len();
-        let compared = self.compare(&Sources::default(), ids).await?;
+        let compared = match self.compare(&Sources::default(), ids).await {
+            Err(error) if !matches!(error, LedgerError::Unavailable(_)) => {
+                self.compare_each(ids, audited).await?
+            }
+            compared => compared?,
+        };
         let findings = compared.iter().flat_map(|one| one.findings(tolerance)).collect();
         self.open_findings_into(findings, audited).await
+    }
+
+    /// Compares one payment at a time, and leaves out those that cannot be read.
+    async fn compare_each(
+        &self,
+        ids: &[PaymentId],
+        audited: &mut HoldAuditReport,
+    ) -> Result<Vec<PaymentComparison>, LedgerError> {
+        let mut compared = Vec::with_capacity(ids.len());
+        for id in ids {
+            match self.compare(&Sources::default(), std::slice::from_ref(id)).await {
+                Ok(one) => compared.extend(one),
+                Err(error @ LedgerError::Unavailable(_)) => return Err(error),
+                Err(error) => drop(audited.unreadable.get_or_insert(error)),
+            }
+        }
+        Ok(compared)
     }
 
     /// The next open payments, in the order of the index `payments_open`.
