@@ -50,7 +50,7 @@ GRANT SELECT, INSERT ON payments, switch_profiles, timeline TO payments_api;
 -- What its clients read: a payment, its account, the account's statement.
 GRANT SELECT ON holds, operations, journal, journal_unsealed, sealed_hours, notifications TO payments_api;
 -- Whether the switch lists an earlier transfer of a payment that is accepted.
-GRANT SELECT (switch, reference) ON statement_lines TO payments_api;
+GRANT SELECT (switch, reference, finished_at) ON statement_lines TO payments_api;
 -- The switches' reports, and the final status where a report is believed. Whether an operator's decision is open is read with it.
 GRANT SELECT, INSERT ON switch_callbacks, inbox, returns TO payments_api;
 GRANT SELECT, INSERT (payment_id, kind, origin, detail) ON exceptions TO payments_api;

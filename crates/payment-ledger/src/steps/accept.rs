@@ -98,6 +98,11 @@ async fn insert(tx: &mut Connection, new: &[NewPayment]) -> Result<Vec<String>, 
         new.iter().map(|payment| payment.profile.needs_account_lock()).collect();
     let tx_ids: Vec<TxId> = new.iter().map(|payment| TxId::derive(&payment.payment_id)).collect();
     let names: Vec<String> = new.iter().zip(&tx_ids).map(|(payment, tx_id)| name(payment, tx_id)).collect();
+    // The switch keeps a reference from the transfer's arrival on, which is before its end.
+    let recognised_s: Vec<Option<f64>> = new
+        .iter()
+        .map(|payment| payment.profile.deduplicates.then_some((payment.profile.retention_s / 2) as f64))
+        .collect();
     let tx_ids: Vec<&str> = tx_ids.iter().map(TxId::as_str).collect();
     let workflow_ids: Vec<String> =
         new.iter().map(|payment| keys::workflow_id(&payment.payment_id, 0)).collect();
@@ -132,15 +137,16 @@ async fn insert(tx: &mut Connection, new: &[NewPayment]) -> Result<Vec<String>, 
                 -- By the database's clock: the receiving process's may be ahead.
                 least(accepted_at, clock_timestamp()) + restore_after_ms * interval '1 millisecond',
                 -- Its row was lost, and the client repeats the request: the first workflow may have submitted, or the switch lists the first
-                -- transfer.
+                -- transfer and may not recognise it any more.
                 EXISTS (SELECT FROM exceptions e WHERE e.kind = 'workflow_without_payment' AND e.origin = new.payment_id)
-                OR EXISTS (SELECT FROM statement_lines l WHERE l.switch = new.switch AND l.reference = new.name)
+                OR EXISTS (SELECT FROM statement_lines l WHERE l.switch = new.switch AND l.reference = new.name
+                           AND coalesce(l.finished_at < clock_timestamp() - recognised_s * interval '1 second', true))
          FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
                      $9::text[], $10::text[], $19::integer[], $20::boolean[], $12::bytea[], $13::bytea[], $14::text[], $15::timestamptz[],
-                     $16::float8[], $17::text[], $18::float8[], $21::text[])
+                     $16::float8[], $17::text[], $18::float8[], $21::text[], $22::float8[])
               AS new (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id,
                       amount_minor, currency, switch, number, needs_account_lock, request_hash, response_body, workflow_id,
-                      accepted_at, start_within_ms, trace_parent, restore_after_ms, name)
+                      accepted_at, start_within_ms, trace_parent, restore_after_ms, name, recognised_s)
          JOIN profiles USING (number)
          -- On any unique index: with one named, PostgreSQL may report a concurrent duplicate by the other one as an error.
          ON CONFLICT DO NOTHING
@@ -166,6 +172,7 @@ async fn insert(tx: &mut Connection, new: &[NewPayment]) -> Result<Vec<String>, 
         &profile_numbers,
         &needs_account_lock,
         &names,
+        &recognised_s as &[Option<f64>],
     )
     .fetch_all(&mut *tx)
     .await?)

@@ -183,28 +183,44 @@ async fn a_lost_payment_that_is_accepted_again_is_marked(pool: PgPool) {
     }
 }
 
-/// The workflow of a lost payment is lost, too, and the switch lists the transfer: the payment is not sent again by itself.
+/// The workflow of a lost payment is lost, too, and the switch lists the transfer: the payment is sent again only where the switch surely
+/// recognises the repeat.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_lost_payment_that_the_switch_lists_is_marked_when_it_is_accepted_again(pool: PgPool) {
     let bank = Bank::new(pool);
     let mut expected = Vec::new();
-    for scheme in [IdScheme::Plain, IdScheme::Upi, IdScheme::SctInst] {
-        let mut order = bank.order(&format!("{scheme:?}"));
+    for (scheme, deduplicates, ended_s, is_marked) in [
+        (IdScheme::Plain, false, 0, true),
+        (IdScheme::Plain, true, 4_900, false),
+        (IdScheme::Plain, true, 5_100, true),
+        (IdScheme::Upi, true, 5_100, true),
+        (IdScheme::SctInst, true, 5_100, true),
+        (IdScheme::Upi, true, 0, false),
+    ] {
+        let mut order = bank.order(&format!("{scheme:?} {deduplicates} {ended_s}"));
         let participant = if scheme == IdScheme::Upi { "DEM" } else { "DEMODEFFXXX" };
-        order.profile =
-            SwitchProfile { id_scheme: scheme, participant: Some(participant.into()), ..order.profile };
+        order.profile = SwitchProfile {
+            id_scheme: scheme,
+            participant: Some(participant.into()),
+            deduplicates,
+            retention_s: 10_000,
+            ..order.profile
+        };
         let tx_id = TxId::derive(&order.payment_id);
         // The first acceptance was at another time.
         let rail_id = order.profile.mint(&tx_id, at(SINCE_MS), 0).unwrap();
         let name = rail_id.map_or(keys::submit(&tx_id).to_string(), |id| id.to_string());
         let line = format!(
             "INSERT INTO statement_lines (switch, cursor, transfer_id, reference, status, amount_minor, currency, finished_at)
-             VALUES ('{SWITCH}', '{name}', 't', '{name}', 'SETTLED', 1, 'EUR', now())"
+             VALUES ('{SWITCH}', '{name}', 't', '{name}', 'SETTLED', 1, 'EUR', now() - interval '{ended_s} s')"
         );
         bank.sql(&line).await;
-        bank.payment_at(Stage::Accepted, &format!("other {scheme:?}")).await;
-        expected.push(bank.order_at(Stage::Accepted, order).await.id.to_string());
+        let again = bank.order_at(Stage::Accepted, order).await;
+        if is_marked {
+            expected.push(again.id.to_string());
+        }
     }
+    bank.payment_at(Stage::Accepted, "other").await;
     expected.sort();
     assert_eq!(marked(&bank).await, expected);
 }
