@@ -142,7 +142,8 @@ BEGIN
         refusal := 'unknown';
     ELSIF known.locked_until > clock_timestamp() THEN
         refusal := 'locked';
-    ELSIF known.disabled_at IS NOT NULL OR sha256(secret) <> known.password_proof THEN
+    -- A secret that is NULL is wrong, too.
+    ELSIF known.disabled_at IS NOT NULL OR sha256(secret) IS DISTINCT FROM known.password_proof THEN
         refusal := CASE WHEN known.disabled_at IS NULL THEN 'wrong_password' ELSE 'disabled' END;
         fails := CASE WHEN known.locked_until IS NULL THEN known.failed_logins ELSE 0 END + 1;
         UPDATE operators SET failed_logins = fails,
@@ -166,6 +167,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     known operators;
 BEGIN
+    IF id_token IS NULL THEN
+        RAISE EXCEPTION 'an identity opens a session by its ID token' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     -- A session opened while its operator is disabled would outlive that.
     SELECT * INTO known FROM operators WHERE oidc_issuer = issuer AND oidc_subject = subject FOR NO KEY UPDATE;
     IF NOT FOUND THEN
@@ -266,6 +270,9 @@ CREATE FUNCTION check_acting_operator() RETURNS trigger LANGUAGE plpgsql SET sea
 BEGIN
     IF TG_OP = 'INSERT' AND NEW.proposed_by IS DISTINCT FROM acting_operator('operator') THEN
         PERFORM refuse_action('propose for ' || NEW.proposed_by);
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        NEW.proposed_at := clock_timestamp();
     END IF;
     IF TG_OP = 'INSERT' AND NEW.exception_id IS NOT NULL AND NOT EXISTS (
            SELECT FROM exceptions e WHERE e.exception_id = NEW.exception_id AND e.closed_at IS NULL

@@ -140,6 +140,22 @@ async fn the_database_protects_operators_and_sessions(pool: PgPool) {
     }
 }
 
+/// Without a secret, or without an ID token, nobody is logged in, and the attempt counts.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_missing_secret_opens_no_session(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::new(options.connect_with(connect.clone()).await.unwrap());
+    bank.create_operator("ann", &[Operator]).await;
+    bank.ledger.create_operator("bob", &[Approver], &identity("u-1").into()).await.unwrap();
+    let api = operator_api(&connect).await;
+    let forged =
+        "SELECT coalesce(refusal, 'opened') FROM open_operator_session('ann', NULL, repeat('0', 64), NULL)";
+    assert_eq!(api.words(forged).await, ["wrong_password"]);
+    let forged = "SELECT open_operator_session_of_identity('https://login.example', 'u-1', NULL, repeat('0', 64), NULL)";
+    assert_eq!(api.refused(forged).await.0, "22023");
+    assert_eq!(bank.number("SELECT count(*) FROM operator_sessions").await, 0);
+    assert_eq!(bank.number("SELECT failed_logins::bigint FROM operators WHERE name = 'ann'").await, 1);
+}
+
 fn identity(subject: &str) -> OperatorIdentity {
     OperatorIdentity::new("https://login.example", subject).unwrap()
 }
@@ -246,6 +262,19 @@ async fn a_decision_is_bound_to_the_session_of_its_operator(_: PgPoolOptions, co
     api.ledger.mark_delivered(message.inbox_id).await.unwrap();
     let decision = api.ledger.decision(&proposed).await.unwrap().unwrap();
     assert_eq!((decision.status, decision.confirmed_by.as_deref()), (DecisionStatus::Confirmed, Some("bob")));
+
+    // The time of a proposal is the database's.
+    let early = undecided(&owner, "early").await;
+    let forged = format!(
+        "SELECT set_config('payments.operator_session', encode(sha256('{}'), 'hex'), true);
+         INSERT INTO decisions (decision_id, payment_id, action, reason, evidence, proposed_by, proposed_at)
+         VALUES ('dec_00000000000000000000', '{}', 'release', 'r', 'e', 'max', now() + interval '10 years')",
+        max.expose(),
+        early.id
+    );
+    api.sql(&forged).await;
+    let proposed_early = "SELECT count(*) FROM decisions WHERE proposed_at > clock_timestamp()";
+    assert_eq!(owner.number(proposed_early).await, 0);
 
     // A session that has ended decides nothing.
     let other = undecided(&owner, "two").await;
