@@ -17,7 +17,7 @@ use reqwest::{Method, StatusCode};
 use super::HttpJsonClient;
 use super::address::ReportedName;
 use crate::client::{LookupKey, PAGE_ENTRIES_MAX, STATEMENT_NOT_READ_TO_END, StatementPage, SwitchReply};
-use crate::http_json::bodies::{StatementBody, StatementEntry, TransferStatus};
+use crate::http_json::bodies::{StatementBody, StatementEntry, TransferStatus, TransferView};
 use crate::http_json::http::{excerpt, is_temporary, percent_encode};
 
 /// Upper bound of pages that one call reads.
@@ -126,6 +126,8 @@ impl HttpJsonClient {
             .or_else(|| lookup_key.marker.clone());
         let started = Instant::now();
         let mut found: Option<(QueryAnswer, Option<String>)> = None;
+        // An entry without a reference may be ours: the absence of ours is no proof then, and the next lookup reads the entry again.
+        let mut has_unnamed = false;
         for _ in 0..PAGES_MAX {
             let (switch_now, page) = match self.read_page(position.as_deref(), PAGE_ENTRIES_MAX).await {
                 Ok(page) => page,
@@ -137,6 +139,8 @@ impl HttpJsonClient {
                 }
             };
             let last = page.entries.last().map(|entry| entry.cursor.clone());
+            has_unnamed |=
+                self.has_references && page.entries.iter().any(|entry| may_be_ours(entry, lookup_key));
             // A return has an entry after its settlement, perhaps on a later page.
             for entry in page.entries.into_iter().filter(|entry| is_match(entry, lookup_key)) {
                 let id = entry.transfer.transfer_id.clone();
@@ -149,13 +153,16 @@ impl HttpJsonClient {
             position = last.or(position);
             if let Some(position) = &position {
                 self.statement_positions.record(position, page.next.is_none());
-                if found.is_none() {
+                if found.is_none() && !has_unnamed {
                     self.statement_positions.record_lookup(reference, position);
                 }
             }
             if page.next.is_none() {
                 let not_listed = QueryAnswer::NotListed {
-                    complete_until_ms: page.complete_until.map(Timestamp::as_millisecond),
+                    complete_until_ms: page
+                        .complete_until
+                        .filter(|_| !has_unnamed)
+                        .map(Timestamp::as_millisecond),
                 };
                 let (answer, id) = found.unwrap_or((not_listed, None));
                 return SwitchReply::new(answer, switch_now).with_transfer_id(id);
@@ -218,6 +225,15 @@ fn is_match(entry: &StatementEntry, lookup_key: &LookupKey) -> bool {
         Some(reference) => reference == lookup_key.name.on_wire(),
         None => entry.transfer.transfer_id.is_some() && entry.transfer.transfer_id == lookup_key.transfer_id,
     }
+}
+
+/// Whether an entry that names no transfer of ours could be the looked-up one's.
+fn may_be_ours(entry: &StatementEntry, lookup_key: &LookupKey) -> bool {
+    let TransferView { reference, transfer_id, amount_minor, currency, .. } = &entry.transfer;
+    let is_another = lookup_key.transfer_id.is_some() && transfer_id.is_some()
+        || amount_minor.is_some_and(|minor| minor != lookup_key.money.amount_minor())
+        || currency.as_deref().is_some_and(|code| code != lookup_key.money.currency().code());
+    reference.is_none() && !is_another
 }
 
 /// The answer of two entries about one transfer: a transfer ends once, and a returned one has a second entry.

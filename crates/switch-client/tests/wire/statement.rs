@@ -1,5 +1,6 @@
 //! The statement: the lookup of one transfer, the position before a submit, and the pages for reconciliation.
 
+use payment_protocol::submit::QueryAnswer;
 use serde_json::{Value, json};
 use switch_client::SwitchClient;
 use switch_client::client::STATEMENT_NOT_READ_TO_END;
@@ -69,6 +70,31 @@ async fn each_line_of_the_statement_about_our_transfer_decides_the_lookup() {
         let server = Server::start(vec![page(&entries, Value::Null)]).await;
         let reply = client_with(&server.url, &json!({})).statement(&lookup_key(None, None)).await;
         assert_eq!(query_word(&reply.answer), expected, "{name}: {reply:?}");
+    }
+}
+
+/// An entry without a reference could be about our transfer, unless its id or money is another: a complete statement proves nothing then.
+#[tokio::test]
+async fn an_entry_without_a_reference_keeps_a_complete_statement_from_proving_an_absence() {
+    let unnamed = || with(entry("2", "", "SETTLED"), "reference", Value::Null);
+    for (name, entries, transfer_id, is_proof) in [
+        ("nothing else", vec![other("1")], None, true),
+        ("an entry without a reference", vec![other("1"), unnamed()], None, false),
+        ("one of another transfer", vec![unnamed()], Some("t9"), true),
+        ("one of another amount", vec![with(unnamed(), "amount_minor", 501.into())], None, true),
+        ("one of another currency", vec![with(unnamed(), "currency", "SEK".into())], None, true),
+        ("one without an amount", vec![with(unnamed(), "amount_minor", Value::Null)], None, false),
+    ] {
+        let body = json!({"entries": entries, "next": null, "complete_until": "2026-01-01T00:00:01Z"});
+        let server = Server::start(vec![Step::Send(response(200, body.to_string().as_bytes()))]).await;
+        let client = client_with(&server.url, &json!({}));
+        for _ in 0..2 {
+            let answer = client.statement(&lookup_key(None, transfer_id)).await.answer;
+            let QueryAnswer::NotListed { complete_until_ms } = answer else { panic!("{name}: {answer:?}") };
+            assert_eq!(complete_until_ms.is_some(), is_proof, "{name}");
+        }
+        let reads_on = server.request_lines()[1].contains("&after=");
+        assert_eq!(reads_on, is_proof, "{name}: the second lookup begins where the entry was read");
     }
 }
 
