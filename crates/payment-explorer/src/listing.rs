@@ -74,18 +74,20 @@ impl SecondPayment {
 }
 
 impl Listing {
-    /// Looks our transfer up.
+    /// Looks our transfer up. `attempts_uncertain`: the payment's end may be lost, and another payment may have sent to its account since; the
+    /// marker says nothing then.
     #[must_use]
-    pub fn look_up(&self, switch: &Switch) -> Found {
+    pub fn look_up(&self, switch: &Switch, attempts_uncertain: bool) -> Found {
         if let Some(known) = self.known {
             return Found::One(known);
         }
+        let has_marker = self.marker && !attempts_uncertain;
         let own = switch.transfers.iter().map(|_| ListedTransfer::Ours);
-        let others = (0_u8..).zip(&self.others).filter(|(_, other)| !(self.marker && other.before_marker));
+        let others = (0_u8..).zip(&self.others).filter(|(_, other)| !(has_marker && other.before_marker));
         let mut candidates = own.chain(others.map(|(at, _)| ListedTransfer::Other(at)));
         match (candidates.next(), candidates.next()) {
             (None, _) => Found::Nothing,
-            (Some(only), None) if self.marker => Found::One(only),
+            (Some(only), None) if has_marker => Found::One(only),
             (Some(_), _) => Found::Ambiguous,
         }
     }

@@ -122,7 +122,7 @@ pub const NOT_WALKED: &[&str] = &[
     "a transfer sent within the first workflow task whose records and reply are lost together, if the repeated reserve is then refused (limits: decision 0025)",
     "three runs alive at once; two runs alive at once with another fault, or with a decision at a switch that has only a statement",
     "two other payments to one account; false evidence in two decisions, or in a correction",
-    "a further decision after a refused one beside a second payment or a second run",
+    "a further decision after a refused one beside a second payment or a second run; a failover with a second payment (ends at limits of decision 0008)",
     "a failover of our database with a customer's or account's event, with a fault of ours or two of the switch, or to a standby that is behind by more than the switch's retention",
     "a copy of the switch that forgot a transfer and accepts a delayed request of it again; one that forgets what we have no answer about",
     "lost commits of an acceptance, of a limit, of a statement's position; ids of the rails; returns of a part; interval and window of queries",

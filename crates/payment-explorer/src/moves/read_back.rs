@@ -15,7 +15,7 @@ pub(super) fn instead(results: &mut CallResults<'_>, call: &AttemptCall) -> bool
     if finds_none_of_its_own(results.from) {
         return silence(results, call);
     }
-    match (results.from.listing.look_up(&results.from.switch), call) {
+    match (look_up(results.from), call) {
         (Found::One(ListedTransfer::Ours) | Found::Nothing, _) => return false,
         (Found::One(ListedTransfer::Other(at)), AttemptCall::Query(_)) => {
             if let Some(other) = results.from.listing.others.get(usize::from(at)) {
@@ -42,21 +42,25 @@ pub(super) fn instead(results: &mut CallResults<'_>, call: &AttemptCall) -> bool
     true
 }
 
+fn look_up(state: &State) -> Found {
+    state.listing.look_up(&state.switch, state.bank.attempts_uncertain)
+}
+
 /// Whether a lookup says nothing although the switch lists a transfer. A found transfer is recorded before anything is concluded from
 /// it, and an ended payment records none: the account is free, and the transfer may be another payment's.
 fn finds_none_of_its_own(state: &State) -> bool {
-    let is_listed = state.listing.look_up(&state.switch) != Found::Nothing;
+    let is_listed = look_up(state) != Found::Nothing;
     state.bank.ended() && state.listing.known.is_none() && is_listed
 }
 
 /// Whether every lookup stays undecided until a transfer is removed from the listing.
 pub(super) fn is_undecided(state: &State) -> bool {
-    finds_none_of_its_own(state) || state.listing.look_up(&state.switch) == Found::Ambiguous
+    finds_none_of_its_own(state) || look_up(state) == Found::Ambiguous
 }
 
 /// Records the id of the only transfer that an answer can be about.
 pub(super) fn record_transfer_id(from: &State, results: &mut [CallResult]) {
-    let Found::One(found) = from.listing.look_up(&from.switch) else { return };
+    let Found::One(found) = look_up(from) else { return };
     for CallResult { next, reply, .. } in results {
         let names_it = match reply {
             AttemptReply::QueryAnswer(response) => matches!(

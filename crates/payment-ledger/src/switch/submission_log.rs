@@ -89,7 +89,8 @@ impl Ledger {
     pub async fn lookup_key(&self, payment_id: &PaymentId, name: &str) -> Result<LookupKey, LedgerError> {
         let row = sqlx::query!(
                 r#"SELECT destination_account, amount_minor, currency,
-                          CASE WHEN p.needs_account_lock THEN f.marker
+                          -- Where the end of the payment may be lost, another one may have sent to its account since.
+                          CASE WHEN p.needs_account_lock THEN CASE WHEN NOT p.attempts_uncertain THEN f.marker END
                           -- Reconciliation has not read so far: the recorded position is newer than its lines.
                           WHEN own.line_id IS NULL AND bound.by_attempt AND f.marker IS NOT NULL
                                AND NOT EXISTS (SELECT FROM statement_lines l WHERE l.switch = p.switch AND l.cursor = f.marker)

@@ -123,6 +123,14 @@ async fn the_lookup_key_is_recorded_before_the_submit_attempt_is_sent(pool: PgPo
         bank.ledger.lookup_key(&answered.id, &name(&answered)).await.unwrap(),
         lookup_key(Some("t-6"), None)
     );
+    // Where the payment's end may be lost, another payment may have sent to the account since.
+    for (is_marked, marker) in [(true, None), (false, Some("t-6"))] {
+        bank.sql(&format!("UPDATE payments SET attempts_uncertain = {is_marked}")).await;
+        assert_eq!(
+            bank.ledger.lookup_key(&answered.id, &name(&answered)).await.unwrap(),
+            lookup_key(marker, None)
+        );
+    }
     bank.ledger
         .record_answer(&answered.id, 1, &SendAnswer::Accepted, Some("t-7"), at(SWITCH_NOW_MS))
         .await
