@@ -105,13 +105,15 @@ pub async fn consume(
     let mut by_key: Vec<(usize, &ReceivedEvent)> = received.iter().enumerate().collect();
     // Earlier events of a key first; and since every process locks the rows of keys in this order, no two of them deadlock.
     by_key.sort_by(|(_, a), (_, b)| (&a.event.key, a.event.sequence).cmp(&(&b.event.key, b.event.sequence)));
-    let mut ids = HashSet::new();
-    let (first, repeated): (Vec<_>, Vec<_>) =
-        by_key.into_iter().partition(|(_, received)| ids.insert(received.event.event_id.as_str()));
     let mut results = Vec::with_capacity(received.len());
-    // The marks of the first deliveries decide on the repeated ones.
-    for events in [first, repeated] {
-        let (numbers, events): (Vec<usize>, Vec<&ReceivedEvent>) = events.into_iter().unzip();
+    // An event may have been delivered any number of times. Each delivery follows the one before, whose mark decides about it; where there is
+    // no mark, because the database did not answer, the next delivery is the first one.
+    while !by_key.is_empty() {
+        let mut ids = HashSet::new();
+        let (different, repeated): (Vec<_>, Vec<_>) =
+            by_key.into_iter().partition(|(_, received)| ids.insert(received.event.event_id.as_str()));
+        by_key = repeated;
+        let (numbers, events): (Vec<usize>, Vec<&ReceivedEvent>) = different.into_iter().unzip();
         results.extend(numbers.into_iter().zip(consume_different(pool, consumer, &events, effect).await));
     }
     results.sort_by_key(|(number, _)| *number);

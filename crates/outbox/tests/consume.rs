@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::{Timestamp, ToSpan as _};
@@ -14,6 +15,21 @@ use postgres_kit::Connection;
 use serde_json::json;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+/// The effect of an event is unavailable the first time, and [`WriteEffect`] afterwards.
+#[derive(Default)]
+struct AvailableLater {
+    was_tried: AtomicBool,
+}
+
+impl EventEffect for AvailableLater {
+    async fn apply(&self, tx: &mut Connection, events: &[&ReceivedEvent]) -> Result<(), EffectError> {
+        if !self.was_tried.swap(true, Ordering::Relaxed) {
+            return Err(EffectError::Unavailable("unavailable".into()));
+        }
+        WriteEffect.apply(tx, events).await
+    }
+}
 
 /// Writes a row for each event; fails after an event whose body says so.
 struct WriteEffect;
@@ -273,6 +289,21 @@ async fn s3_6_an_event_twice_among_others_has_one_effect(_: PgPoolOptions, conne
     let poison = Event { body: json!({"fails": "poison"}), ..numbered("a", 2) };
     assert_eq!(words(&consume_all(&pool, [poison.clone(), poison]).await), ["poison"; 2]);
     assert_eq!(effects(&pool).await, 3);
+    pool.close().await;
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn r32_an_event_delivered_again_and_again_while_the_database_is_away_has_one_effect(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let pool = pool_with_effects(connect).await;
+    let receive =
+        |_| ReceivedEvent { event: numbered("a", 1), order: KeyOrder::Required, trace_parent: None };
+    let deliveries: Vec<_> = (0..4).map(receive).collect();
+    let results = consume(&pool.clone().into(), "c", &deliveries, &AvailableLater::default()).await;
+    assert_eq!(words(&results), ["unavailable", "processed", "duplicate", "duplicate"]);
+    assert_eq!(effects_in_order(&pool).await, ["a1"]);
     pool.close().await;
 }
 
