@@ -1,7 +1,7 @@
 //! The bank under test: every process and server of its own, and a proxy on each link.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::ensure;
 use serde_json::json;
@@ -10,7 +10,7 @@ use testkit::environment::TestEnvironment;
 use testkit::process::Process;
 use testkit::proxy::{Direction, FaultProxy};
 use testkit::switch::UNORDERED;
-use testkit::system::SwitchProxies;
+use testkit::system::Proxies;
 use testkit::{NatsServer, System, SystemOptions, TemporalServer};
 use tokio::time::timeout;
 
@@ -31,6 +31,14 @@ pub(crate) const SUPERVISED_EVERY: Duration = Duration::from_millis(250);
 /// Time limit for an answer of the database or the switch, which may be away.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
+/// A time in which an account may have been frozen.
+pub(crate) struct AccountFreeze {
+    pub(crate) account: String,
+    pub(crate) from: SystemTime,
+    /// `None`: it still may be.
+    pub(crate) until: Option<SystemTime>,
+}
+
 /// A running bank. The processes that end by themselves are started again, as a supervisor does.
 pub(crate) struct Bank {
     pub(crate) system: System,
@@ -46,6 +54,8 @@ pub(crate) struct Bank {
     frozen: Vec<String>,
     /// Accounts that operators are to unfreeze, once the database answers.
     to_unfreeze: Vec<String>,
+    /// Every time that accounts were frozen.
+    pub(crate) freezes: Vec<AccountFreeze>,
     /// Transfers that no payment ordered, submitted to the switch.
     unordered: u32,
     /// How often the supervisor started a process that had exited by itself.
@@ -61,54 +71,99 @@ impl Bank {
         let cluster = Cluster::start_sound("chaos").await?;
         let temporal = TemporalServer::start("chaos-temporal").await?;
         let broker = NatsServer::start("chaos-broker").await?;
+        let mut environment = TestEnvironment::load()?;
         let mut links = BTreeMap::new();
         for link in LINKS {
             let target = match link {
-                Link::BankToTemporal => temporal.address.clone(),
-                Link::BankToBroker => broker.url().replace("nats://", ""),
+                Link::WorkerToDatabase
+                | Link::SecondWorkerToDatabase
+                | Link::ApiToDatabase
+                | Link::BackgroundWorkerToDatabase
+                | Link::NotifierToDatabase => cluster.address.clone(),
+                Link::SwitchToDatabase => environment.database_address()?,
+                Link::WorkerToTemporal
+                | Link::SecondWorkerToTemporal
+                | Link::ApiToTemporal
+                | Link::BackgroundWorkerToTemporal => temporal.address.clone(),
+                Link::BackgroundWorkerToBroker | Link::NotifierToBroker => {
+                    broker.url().replace("nats://", "")
+                }
                 // Known when the process has started.
-                Link::CustomersToApi | Link::BankToSwitch | Link::SwitchToApi => String::new(),
-                _ => cluster.address.clone(),
+                Link::CustomersToApi
+                | Link::WorkerToSwitch
+                | Link::SecondWorkerToSwitch
+                | Link::SwitchToApi => String::new(),
             };
             links.insert(link, FaultProxy::start(&target).await?);
         }
         let address = |link: Link| links[&link].address.clone();
-        let url = |link: Link| format!("http://{}", address(link));
+        let through = |link: Link| Some(address(link));
+        let direct = Proxies::default();
         let options = SystemOptions {
             sandbox_amounts: true,
             reconciliation_interval_s: RECONCILED_EVERY_S,
             shape: json!({"statement_repeats": true}),
             database_url: Some(cluster.url.clone()),
-            temporal_address: Some(url(Link::BankToTemporal)),
-            broker_url: format!("nats://{}", address(Link::BankToBroker)),
-            switch_proxies: Some(SwitchProxies {
-                to_switch: url(Link::BankToSwitch),
-                to_bank: url(Link::SwitchToApi),
-            }),
-            database_proxies: BTreeMap::from([
-                ("payment-worker", address(Link::WorkerToDatabase)),
-                ("payments-api", address(Link::ApiToDatabase)),
-                ("background-worker", address(Link::BackgroundWorkerToDatabase)),
+            broker_url: broker.url().to_owned(),
+            proxies: BTreeMap::from([
+                (
+                    "payment-worker",
+                    Proxies {
+                        database: through(Link::WorkerToDatabase),
+                        temporal: through(Link::WorkerToTemporal),
+                        switch: through(Link::WorkerToSwitch),
+                        ..direct.clone()
+                    },
+                ),
+                (
+                    "payments-api",
+                    Proxies {
+                        database: through(Link::ApiToDatabase),
+                        temporal: through(Link::ApiToTemporal),
+                        ..direct.clone()
+                    },
+                ),
+                (
+                    "background-worker",
+                    Proxies {
+                        database: through(Link::BackgroundWorkerToDatabase),
+                        temporal: through(Link::BackgroundWorkerToTemporal),
+                        broker: through(Link::BackgroundWorkerToBroker),
+                        ..direct.clone()
+                    },
+                ),
+                ("mock-switch", Proxies { database: through(Link::SwitchToDatabase), ..direct.clone() }),
             ]),
+            callback_proxy: through(Link::SwitchToApi),
             ..SystemOptions::default()
         };
         let options = options
             .with_profile("sla_ms", SLA_MS)
             .with_profile("retry_interval_max_ms", 5_000)
             .with_profile("has_statement", true);
-        let mut environment = TestEnvironment::load()?;
         environment.temporal_address = temporal.url();
         let system = System::start_in(environment, "chaos", options).await?;
         links[&Link::CustomersToApi].set_target(&system.api.address);
         links[&Link::SwitchToApi].set_target(&system.api.address);
-        links[&Link::BankToSwitch].set_target(&system.mock_switch.address);
-        let second = address(Link::SecondWorkerToDatabase);
+        for link in [Link::WorkerToSwitch, Link::SecondWorkerToSwitch] {
+            links[&link].set_target(&system.mock_switch.address);
+        }
+        let second = Proxies {
+            database: through(Link::SecondWorkerToDatabase),
+            temporal: through(Link::SecondWorkerToTemporal),
+            switch: through(Link::SecondWorkerToSwitch),
+            ..direct.clone()
+        };
         let worker = "payment-worker";
         let second_worker =
-            system.start_process_behind(worker, "PAYMENTS_WORKER__METRICS_LISTEN", Some(&second)).await?;
-        let database = address(Link::NotifierToDatabase);
+            system.start_process_behind(worker, "PAYMENTS_WORKER__METRICS_LISTEN", &second).await?;
+        let of_notifier = Proxies {
+            database: through(Link::NotifierToDatabase),
+            broker: through(Link::NotifierToBroker),
+            ..direct
+        };
         let notifier = system
-            .start_process_behind("notifier", "PAYMENTS_NOTIFIER__METRICS_LISTEN", Some(&database))
+            .start_process_behind("notifier", "PAYMENTS_NOTIFIER__METRICS_LISTEN", &of_notifier)
             .await?;
         for account in accounts {
             system.open_account(account).await?;
@@ -124,6 +179,7 @@ impl Bank {
             down: Vec::new(),
             frozen: Vec::new(),
             to_unfreeze: Vec::new(),
+            freezes: Vec::new(),
             unordered: 0,
             exits: 0,
         })
@@ -178,6 +234,7 @@ impl Bank {
                     println!("PostgreSQL did not stop, and was killed: {killed:?}");
                 }
             }
+            Fault::FreezeDatabase => self.cluster.pause()?,
             Fault::KillSession => happened = self.kill_session().await,
             Fault::CutSessions => happened = self.cut_sessions().await,
             Fault::KillTemporal => self.temporal.kill().await?,
@@ -216,6 +273,12 @@ impl Bank {
             }
             Fault::FreezeAccounts => {
                 self.frozen = accounts.to_vec();
+                let from = SystemTime::now();
+                self.freezes.extend(accounts.iter().map(|account| AccountFreeze {
+                    account: account.clone(),
+                    from,
+                    until: None,
+                }));
                 happened = self.set_status(&self.frozen, "frozen").await;
             }
         }
@@ -252,6 +315,7 @@ impl Bank {
                 }
             }
             Fault::StopDatabase => self.cluster.spawn()?,
+            Fault::FreezeDatabase => self.cluster.resume()?,
             Fault::KillTemporal => self.temporal.spawn()?,
             Fault::FreezeTemporal => self.temporal.resume()?,
             Fault::KillBroker => self.broker.spawn()?,
@@ -291,6 +355,9 @@ impl Bank {
             self.temporal.spawn()?;
         }
         if !self.to_unfreeze.is_empty() && self.set_status(&self.to_unfreeze, "active").await {
+            let now = SystemTime::now();
+            let ended = self.freezes.iter_mut().filter(|freeze| self.to_unfreeze.contains(&freeze.account));
+            ended.for_each(|freeze| freeze.until = freeze.until.or(Some(now)));
             self.to_unfreeze.clear();
         }
         Ok(())

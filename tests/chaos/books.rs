@@ -1,6 +1,7 @@
 //! What is compared after the run: the three books, the opening balances, the customers' answers and the events.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, ensure};
 use payment_protocol::drift::Drift;
@@ -33,7 +34,7 @@ pub(crate) struct Books {
 }
 
 /// Ends and races that a long run must reach, each with the query that counts it.
-const REACHED: [(&str, &str); 18] = [
+const REACHED: [(&str, &str); 19] = [
     ("end: settled", "SELECT count(*) FROM payments WHERE state = 'settled'"),
     ("end: rejected", "SELECT count(*) FROM payments WHERE state = 'rejected'"),
     ("end: failed", "SELECT count(*) FROM payments WHERE state = 'failed'"),
@@ -84,7 +85,14 @@ const REACHED: [(&str, &str); 18] = [
         "race: contradictory callbacks",
         "SELECT count(*) FROM (SELECT payment_id FROM switch_callbacks GROUP BY 1 HAVING count(DISTINCT status) > 1) c",
     ),
+    (
+        "race: a callback after the end",
+        "SELECT count(*) FROM switch_callbacks JOIN payments USING (payment_id) WHERE received_at > ended_at",
+    ),
 ];
+
+/// How long before the record of a refused step its account may have been seen frozen: the transaction may have waited.
+const REFUSED_WITHIN: Duration = Duration::from_secs(30);
 
 impl Books {
     /// Compares everything. Every fault is healed, and the payments had the time to end.
@@ -101,6 +109,7 @@ impl Books {
         let mut books = Self::default();
         books.compare_answers(pool, customers).await?;
         books.find_stuck(seed, pool, customers).await?;
+        books.explain_refusals(pool, bank).await?;
         let opening = OPENING_MINOR * i64::try_from(accounts + 1)?;
         if let Err(error) = auditor::check_conservation(pool).await {
             books.violations.push(format!("{error:#}"));
@@ -133,6 +142,7 @@ impl Books {
             books
                 .reached
                 .insert("race: a request repeated while in progress", answers.in_progress.try_into()?);
+            books.reached.insert("race: a request refused for now", answers.refused_for_now.try_into()?);
             Ok(())
         })?;
         Ok(books)
@@ -267,6 +277,42 @@ impl Books {
         Ok(())
     }
 
+    /// An account is taken for frozen only where a fault had frozen it, and no debit is refused for another reason. Where a debit was, the money
+    /// is recalled, or operators wait: of no other payment.
+    async fn explain_refusals(&mut self, pool: &PgPool, bank: &Bank) -> anyhow::Result<()> {
+        let rows = sqlx::query(
+            "SELECT p.payment_id, p.source_account, p.state = 'needs_operator' OR p.final_status = 'returned' AS is_recalled,
+                    o.operation_key, o.reason, (extract(epoch FROM o.recorded_at) * 1000)::bigint AS refused_ms
+             FROM payments p
+             LEFT JOIN operations o ON o.payment_id = p.payment_id AND o.outcome = 'refused'
+                 AND (o.reason = 'frozen_account' OR o.operation_key LIKE '%:debit')
+             WHERE o.payment_id IS NOT NULL OR p.state = 'needs_operator' OR p.final_status = 'returned'",
+        )
+        .fetch_all(pool)
+        .await?;
+        for row in rows {
+            let (id, account): (String, String) = (row.get("payment_id"), row.get("source_account"));
+            let Some(refused_ms) = row.get::<Option<i64>, _>("refused_ms") else {
+                self.violations.push(format!("{id} was recalled, and no step of it was refused"));
+                continue;
+            };
+            let (key, reason): (String, String) = (row.get("operation_key"), row.get("reason"));
+            let refused_at = SystemTime::UNIX_EPOCH + Duration::from_millis(refused_ms.try_into()?);
+            let was_frozen = bank.freezes.iter().any(|freeze| {
+                freeze.account == account
+                    && freeze.from <= refused_at + REFUSED_WITHIN
+                    && freeze.until.is_none_or(|until| refused_at <= until)
+            });
+            if !was_frozen {
+                self.violations.push(format!("{key} was refused ({reason}), and {account} was not frozen"));
+            }
+            if key.ends_with(":debit") && !row.get::<bool, _>("is_recalled") {
+                self.violations.push(format!("{key} was refused, and the money was not recalled"));
+            }
+        }
+        Ok(())
+    }
+
     /// What each account has less than at the beginning is what the switch says that it settled for it and did not return.
     async fn compare_with_the_switch(&mut self, pool: &PgPool, bank: &Bank) -> anyhow::Result<()> {
         let settled: BTreeMap<String, i64> = bank
@@ -320,11 +366,13 @@ impl Books {
         let state = stream.info().await?.state.clone();
         let mut last: BTreeMap<String, i64> = BTreeMap::new();
         let mut published = BTreeSet::new();
+        let mut published_again = 0;
         for position in state.first_sequence..=state.last_sequence {
             let message = stream.get_raw_message(position).await?;
             let event: outbox::Event = serde_json::from_slice(&message.payload)?;
             // Published again, because its confirmation was lost.
             if !published.insert((event.key.clone(), event.sequence)) {
+                published_again += 1;
                 continue;
             }
             let before = last.insert(event.key.clone(), event.sequence).unwrap_or(0);
@@ -333,6 +381,7 @@ impl Books {
                     .push(format!("{}: event {} was published after {before}", event.key, event.sequence));
             }
         }
+        self.reached.insert("race: an event published again", published_again);
         let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM outbox").fetch_one(pool).await?;
         if stored != i64::try_from(published.len())? {
             self.violations.push(format!("{stored} events are stored, {} published", published.len()));
@@ -370,3 +419,15 @@ impl Books {
 
 /// The sandbox amount of a transfer that settles and refuses to be recalled.
 const RECALL_REFUSED_MINOR: i64 = 9_016;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use payment_protocol::state::FinalState;
+
+    #[test]
+    fn a_long_run_must_reach_every_end() {
+        let ends = REACHED.iter().filter_map(|(name, _)| name.strip_prefix("end: ")).collect::<BTreeSet<_>>();
+        assert_eq!(ends, FinalState::ALL.iter().map(|end| end.as_str()).collect());
+    }
+}

@@ -261,6 +261,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_range_of_sandbox_amounts_is_that_of_the_mock_switch() {
+        let codes: Vec<i64> = mock_switch::sandbox::TABLE.iter().map(|entry| entry.code).collect();
+        assert_eq!(codes, SANDBOX_MINOR.collect::<Vec<_>>());
+    }
+
+    #[test]
     fn the_customers_order_every_sandbox_amount() {
         let orders: Vec<_> = (0..1_000).map(|number| order(1, number)).collect();
         let has = |amount: i64| orders.iter().any(|order| order.amount_minor == amount);

@@ -40,19 +40,18 @@ use schedule::{Fault, Link, Program, Step};
 
 /// Length of the run in seconds; the environment variable `CHAOS_SECONDS` overrides it.
 const SECONDS: u64 = 45;
-/// Seed of the run; the environment variable `CHAOS_SEED` overrides it. Its first [`SECONDS`] have a fault of each server, and all
-/// kinds of faults but [`LEFT_OUT`].
-const SEED: u64 = 3495;
-/// The one kind of fault that the short run has no time for.
-const LEFT_OUT: &str = "Temporal server frozen";
+/// Seed of the run; the environment variable `CHAOS_SEED` overrides it. Its first [`SECONDS`] have every kind of fault.
+const SEED: u64 = 1_694_837;
 /// A run of this length must reach every end and race.
 const REACHES_EVERYTHING: Duration = Duration::from_secs(600);
 /// Temporal gives the tasks of a worker away that is silent for ten seconds.
 const GIVEN_AWAY_AFTER: Duration = Duration::from_millis(10_500);
-/// How long a payment may take to its end once everything is healed.
+/// How long a payment may take to its end once the last fault is healed, the starts of the processes included.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 /// Pause between two samples of the ledger.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
+/// A run has at least one sample in so many seconds: the database is away for less than half of the time.
+const SAMPLED_ONCE_IN_S: u64 = 2;
 /// Time limit of one sample, while the database may be away.
 const SAMPLE_WITHIN: Duration = Duration::from_secs(10);
 /// Payments that have not ended, and do not wait for operators.
@@ -87,16 +86,16 @@ async fn r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment() -> anyhow:
         let prepared = async {
             let made = make_faults(&mut bank, &customers, &steps, started).await?;
             stop.cancel();
+            let healed = Instant::now();
             bank.wait_ready().await?;
-            anyhow::Ok(made)
+            anyhow::Ok((made, healed))
         };
-        let made = prepared.await?;
-        let healed = Instant::now();
-        let ended = wait_for_none(&mut bank, &customers, OPEN).await?;
+        let (made, healed) = prepared.await?;
+        let ended = wait_for_none(&mut bank, &customers, OPEN, healed).await?;
         let ended_after = ended.then(|| healed.elapsed());
         give_up.cancel();
         // What is not published or notified in time, the comparison names.
-        wait_for_none(&mut bank, &customers, NOT_NOTIFIED).await?;
+        wait_for_none(&mut bank, &customers, NOT_NOTIFIED, Instant::now()).await?;
         anyhow::Ok((bank, made, ended_after))
     };
     let ((mut bank, made, ended_after), ()) = tokio::select! {
@@ -127,13 +126,15 @@ async fn r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment() -> anyhow:
             report.counts().into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect();
         ensure!(missed.is_empty(), "the run did not reach: {missed:?}");
     }
-    ensure!(samples > 0 && books.payments > 0, "nothing was tested");
+    let expected = length.as_secs() / SAMPLED_ONCE_IN_S;
+    ensure!(u64::try_from(samples)? >= expected, "{samples} samples of the ledger, fewer than {expected}");
+    ensure!(books.payments > 0, "nothing was tested");
     bank.cluster.discard();
     Ok(())
 }
 
 #[test]
-fn the_short_run_has_almost_every_kind_of_fault_and_freezes_a_worker_beyond_its_tasks() {
+fn the_short_run_has_every_kind_of_fault_and_freezes_a_worker_beyond_its_tasks() {
     let steps = schedule::draw(SEED, Duration::from_secs(SECONDS));
     let has = |fault: Fault| steps.iter().any(|step| step.fault == fault);
     for fault in [Fault::StopDatabase, Fault::KillTemporal, Fault::KillBroker, Fault::Kill(Program::Api)] {
@@ -150,7 +151,7 @@ fn the_short_run_has_almost_every_kind_of_fault_and_freezes_a_worker_beyond_its_
     assert!(steps.iter().any(is_silence_of_a_worker), "{steps:#?}");
     let mut missed = schedule::kinds();
     missed.retain(|kind| steps.iter().all(|step| step.fault.kind() != *kind));
-    assert_eq!(missed.into_iter().collect::<Vec<_>>(), [LEFT_OUT]);
+    assert!(missed.is_empty(), "{missed:?}");
 }
 
 /// Makes each fault at its time and heals it, in the order of the times, and supervises the processes meanwhile. Returns the faults that
@@ -195,10 +196,14 @@ async fn make_faults(
     }
 }
 
-/// Supervises the bank until `query` counts nothing and every customer has an answer, for [`ENDS_WITHIN`] at most; returns whether it
-/// came to that.
-async fn wait_for_none(bank: &mut Bank, customers: &Customers, query: &'static str) -> anyhow::Result<bool> {
-    let started = Instant::now();
+/// Supervises the bank until `query` counts nothing and every customer has an answer, until [`ENDS_WITHIN`] after `started` at most;
+/// returns whether it came to that.
+async fn wait_for_none(
+    bank: &mut Bank,
+    customers: &Customers,
+    query: &'static str,
+    started: Instant,
+) -> anyhow::Result<bool> {
     loop {
         bank.supervise().await?;
         let unanswered = customers.with_answers(|answers| answers.unanswered);
@@ -245,7 +250,7 @@ impl Sampler {
                 }
                 // The database is away: no sample.
                 Err(_) => {}
-                Ok(Err(error)) if error.is::<sqlx::Error>() => {}
+                Ok(Err(error)) if auditor::is_unavailable(&error) => {}
                 Ok(Err(violation)) => self.note(format!("{violation:#}")),
             }
             tokio::time::sleep(SAMPLE_INTERVAL).await;

@@ -21,7 +21,7 @@ pub(crate) struct Report<'a> {
     pub(crate) samples: usize,
     /// Processes that exited by themselves and were started again.
     pub(crate) exits: usize,
-    /// How long the payments took to their ends once everything was healed; `None`: longer than they may.
+    /// How long the payments took to their ends once the last fault was healed; `None`: longer than they may.
     pub(crate) ended_after: Option<Duration>,
 }
 
@@ -66,9 +66,9 @@ impl Report<'_> {
         }
         match self.ended_after {
             Some(after) => {
-                println!("\nevery payment had ended {} s after everything was healed", after.as_secs())
+                println!("\nevery payment had ended {} s after the last fault was healed", after.as_secs())
             }
-            None => println!("\nsome payments had not ended a minute after everything was healed"),
+            None => println!("\nsome payments had not ended a minute after the last fault was healed"),
         }
         for (name, items) in
             [("lost", lost), ("doubled", doubled), ("stuck", stuck), ("violation", violations)]

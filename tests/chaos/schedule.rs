@@ -28,9 +28,15 @@ pub(crate) enum Link {
     ApiToDatabase,
     BackgroundWorkerToDatabase,
     NotifierToDatabase,
-    BankToTemporal,
-    BankToBroker,
-    BankToSwitch,
+    SwitchToDatabase,
+    WorkerToTemporal,
+    SecondWorkerToTemporal,
+    ApiToTemporal,
+    BackgroundWorkerToTemporal,
+    BackgroundWorkerToBroker,
+    NotifierToBroker,
+    WorkerToSwitch,
+    SecondWorkerToSwitch,
     SwitchToApi,
 }
 
@@ -45,6 +51,8 @@ pub(crate) enum Fault {
     Freeze(Program),
     /// PostgreSQL's immediate shutdown, in the middle of transactions.
     StopDatabase,
+    /// SIGSTOP for each of PostgreSQL's processes, healed by SIGCONT: its connections stay open, and nothing answers.
+    FreezeDatabase,
     /// SIGKILL for one PostgreSQL backend: the server ends every session and recovers.
     KillSession,
     /// Every session of the database ends.
@@ -86,18 +94,34 @@ pub(crate) const PROGRAMS: [Program; 6] = [
 ];
 
 /// All links.
-pub(crate) const LINKS: [Link; 10] = [
+pub(crate) const LINKS: [Link; 16] = [
     Link::CustomersToApi,
     Link::WorkerToDatabase,
     Link::SecondWorkerToDatabase,
     Link::ApiToDatabase,
     Link::BackgroundWorkerToDatabase,
     Link::NotifierToDatabase,
-    Link::BankToTemporal,
-    Link::BankToBroker,
-    Link::BankToSwitch,
+    Link::SwitchToDatabase,
+    Link::WorkerToTemporal,
+    Link::SecondWorkerToTemporal,
+    Link::ApiToTemporal,
+    Link::BackgroundWorkerToTemporal,
+    Link::BackgroundWorkerToBroker,
+    Link::NotifierToBroker,
+    Link::WorkerToSwitch,
+    Link::SecondWorkerToSwitch,
     Link::SwitchToApi,
 ];
+
+/// What most faults last at most, in milliseconds.
+const SHORT_MS: std::ops::Range<u64> = 200..5_000;
+/// What some faults last instead, in milliseconds: longer than every time limit of the bank but those of a payment. Ten seconds are the limit
+/// of a statement and of an idle transaction, and after ten seconds Temporal gives the tasks of a silent worker to another one.
+pub(crate) const LONG_MS: std::ops::Range<u64> = 11_000..20_000;
+/// One fault in so many is a long one.
+const LONG_ONE_IN: u32 = 6;
+/// Of the frozen workers.
+const LONG_ONE_IN_FROZEN_WORKERS: u32 = 2;
 
 impl Fault {
     /// The fault without its target, as the report counts it.
@@ -107,6 +131,7 @@ impl Fault {
             Self::Terminate(_) => "process terminated",
             Self::Freeze(_) => "process frozen",
             Self::StopDatabase => "PostgreSQL stopped immediately",
+            Self::FreezeDatabase => "PostgreSQL frozen",
             Self::KillSession => "PostgreSQL backend killed",
             Self::CutSessions => "PostgreSQL sessions ended",
             Self::KillTemporal => "Temporal server killed",
@@ -126,21 +151,29 @@ impl Fault {
         }
     }
 
-    /// How long it may last, in milliseconds.
-    fn lasts_ms(self) -> std::ops::Range<u64> {
-        match self {
+    /// Draws how long it lasts, in milliseconds.
+    fn lasts_ms(self, random: &mut ChaCha8Rng) -> u64 {
+        let long_one_in = match self {
             Self::Cut(_)
             | Self::Silence(_)
             | Self::KillSession
             | Self::CutSessions
             | Self::TerminateWorkflow
-            | Self::UnorderedTransfer => 0..1,
-            // Beyond the ten seconds after which Temporal gives the tasks of a silent worker to another one.
-            Self::Freeze(Program::Worker | Program::SecondWorker) => 500..13_000,
-            Self::Slow(..) => 2_000..10_000,
-            Self::FreezeAccounts => 1_000..4_000,
-            _ => 200..5_000,
-        }
+            | Self::UnorderedTransfer => return 0,
+            Self::Slow(..) => return random.random_range(2_000..10_000),
+            Self::FreezeAccounts => return random.random_range(1_000..4_000),
+            Self::Freeze(Program::Worker | Program::SecondWorker) => LONG_ONE_IN_FROZEN_WORKERS,
+            _ => LONG_ONE_IN,
+        };
+        let lasts = if random.random_ratio(1, long_one_in) { LONG_MS } else { SHORT_MS };
+        random.random_range(lasts)
+    }
+
+    /// Whether it can last longer than the bank's time limits.
+    #[cfg(test)]
+    fn may_be_long(self) -> bool {
+        let mut random = ChaCha8Rng::seed_from_u64(0);
+        (0..100).any(|_| LONG_MS.contains(&self.lasts_ms(&mut random)))
     }
 }
 
@@ -164,7 +197,7 @@ struct Sequence {
 
 const SEQUENCES: [Sequence; 4] = [
     Sequence { gap_ms: 500..3_000, faults: of_programs },
-    Sequence { gap_ms: 4_000..12_000, faults: of_servers },
+    Sequence { gap_ms: 3_000..9_000, faults: of_servers },
     Sequence { gap_ms: 500..3_000, faults: of_links },
     Sequence { gap_ms: 4_000..8_000, faults: of_operators_and_switch },
 ];
@@ -183,6 +216,7 @@ fn of_operators_and_switch(_: &mut ChaCha8Rng) -> Vec<Fault> {
 fn of_servers(_: &mut ChaCha8Rng) -> Vec<Fault> {
     vec![
         Fault::StopDatabase,
+        Fault::FreezeDatabase,
         Fault::KillSession,
         Fault::CutSessions,
         Fault::KillTemporal,
@@ -233,7 +267,7 @@ pub(crate) fn draw(seed: u64, length: Duration) -> Vec<Step> {
             }
             at += Duration::from_millis(random.random_range(sequence.gap_ms.clone()));
             let Some(fault) = left.pop().filter(|_| at < length) else { break };
-            let healed_at = at + Duration::from_millis(random.random_range(fault.lasts_ms()));
+            let healed_at = at + Duration::from_millis(fault.lasts_ms(&mut random));
             steps.push(Step { at, healed_at, fault });
             at = healed_at;
         }
@@ -274,9 +308,15 @@ mod tests {
             };
             assert!(steps.iter().filter(|step| of_link(step.fault)).count() >= 7, "{link:?}");
         }
-        for fault in [Fault::StopDatabase, Fault::KillTemporal, Fault::KillBroker] {
+        for fault in [Fault::StopDatabase, Fault::FreezeDatabase, Fault::KillTemporal, Fault::KillBroker] {
             assert!(count(fault) >= 20, "{fault:?}: {}", count(fault));
         }
+        let is_long = |step: &&Step| step.healed_at - step.at >= Duration::from_millis(LONG_MS.start);
+        let kinds_of =
+            |steps: Vec<&Step>| steps.iter().map(|step| step.fault.kind()).collect::<BTreeSet<_>>();
+        let long = kinds_of(steps.iter().filter(is_long).collect());
+        assert_eq!(long, kinds_of(steps.iter().filter(|step| step.fault.may_be_long()).collect()));
+        assert!(long.contains(Fault::FreezeDatabase.kind()) && long.contains("link partitioned one way"));
     }
 
     #[test]

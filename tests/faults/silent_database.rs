@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::Value;
+use testkit::environment::TestEnvironment;
 use testkit::proxy::{Direction, FaultProxy};
-use testkit::system::payment_request;
+use testkit::system::{Proxies, payment_request};
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
 use uuid::Uuid;
@@ -23,14 +24,13 @@ const WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn r15_payments_go_on_after_the_connections_to_the_database_turned_silent() -> anyhow::Result<()> {
-    let target = std::env::var("TEST_DATABASE_URL")?;
-    let target: reqwest::Url = target.parse()?;
-    let address = format!("{}:{}", target.host_str().unwrap_or_default(), target.port().unwrap_or(5432));
+    let address = TestEnvironment::load()?.database_address()?;
     let mut proxies = Vec::new();
     let mut options = SystemOptions::default();
     for process in ["payments-api", "payment-worker", "background-worker"] {
         let proxy = FaultProxy::start(&address).await?;
-        options.database_proxies.insert(process, proxy.address.clone());
+        let database = Some(proxy.address.clone());
+        options.proxies.insert(process, Proxies { database, ..Proxies::default() });
         proxies.push(proxy);
     }
     let system = System::start("silent-database", options).await?;

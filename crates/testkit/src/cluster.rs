@@ -9,6 +9,7 @@ use std::str::FromStr as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
@@ -255,11 +256,30 @@ impl Cluster {
         }
     }
 
+    /// SIGSTOP for the server and each of its processes: the connections stay open, and nothing answers. Linux only.
+    ///
+    /// # Errors
+    /// If a process cannot be signalled.
+    pub fn pause(&self) -> anyhow::Result<()> {
+        let server = self.server.id();
+        // The server first: it then starts no other process.
+        signal(server, Signal::STOP)?;
+        processes_of(server).into_iter().try_for_each(|(pid, _)| signal(pid.parse()?, Signal::STOP))
+    }
+
+    /// SIGCONT: the server and its processes go on as if no time had passed.
+    ///
+    /// # Errors
+    /// As [`Cluster::pause`].
+    pub fn resume(&self) -> anyhow::Result<()> {
+        let server = self.server.id();
+        processes_of(server).into_iter().try_for_each(|(pid, _)| signal(pid.parse()?, Signal::CONT))?;
+        signal(server, Signal::CONT)
+    }
+
     /// SIGQUIT is PostgreSQL's immediate shutdown. SIGKILL would leave its shared memory behind.
     fn quit(&self) {
-        if let Some(pid) = i32::try_from(self.server.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::QUIT);
-        }
+        let _ = signal(self.server.id(), Signal::QUIT);
     }
 
     /// Makes the disk full, or frees it; for a server started with [`Preload::FullDisk`].
@@ -293,6 +313,8 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        // One that a test has stopped would not end.
+        let _ = self.resume();
         self.quit();
         let started = Instant::now();
         while matches!(self.server.try_wait(), Ok(None)) && started.elapsed() < WITHIN {
@@ -303,6 +325,15 @@ impl Drop for Cluster {
         } else {
             eprintln!("the test's own PostgreSQL is kept in {}", self.folder.display());
         }
+    }
+}
+
+/// Signals a process that has not ended; one that has is left alone.
+fn signal(pid: u32, signal: Signal) -> anyhow::Result<()> {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(()) };
+    match kill_process(pid, signal) {
+        Err(Errno::SRCH) => Ok(()),
+        signalled => Ok(signalled?),
     }
 }
 

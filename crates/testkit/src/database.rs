@@ -55,12 +55,11 @@ impl Database {
             SERVICE_ROLES.contains(&role.as_str()),
             "the process {process} has no role in the database"
         );
-        let mut options = PgConnectOptions::from_str(&self.owner_url)?.username(&login_of(&role));
-        if let Some(proxy) = proxy {
-            let proxy = SocketAddr::from_str(proxy)?;
-            options = options.host(&proxy.ip().to_string()).port(proxy.port());
+        let url = text_of(&PgConnectOptions::from_str(&self.owner_url)?.username(&login_of(&role)));
+        match proxy {
+            Some(proxy) => at(&url, proxy),
+            None => Ok(url),
         }
-        Ok(text_of(&options))
     }
 
     /// Sets a server setting for the sessions that are opened from now on.
@@ -93,6 +92,13 @@ pub async fn create_from_template(maintenance_url: &str) -> anyhow::Result<Datab
     let owner_url = text_of(&owner);
     let pool = PgPoolOptions::new().max_connections(8).connect_with(owner).await?;
     Ok(Database { owner_url, pool })
+}
+
+/// The URL with the address (`host:port`) of a proxy in place of the server's.
+pub(crate) fn at(url: &str, proxy: &str) -> anyhow::Result<String> {
+    let proxy = SocketAddr::from_str(proxy)?;
+    let options = PgConnectOptions::from_str(url)?.host(&proxy.ip().to_string()).port(proxy.port());
+    Ok(text_of(&options))
 }
 
 /// The URL of these options. sqlx 0.9 writes "file: " before the name of a certificate's file, and does not read that.

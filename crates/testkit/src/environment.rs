@@ -1,8 +1,10 @@
 //! The servers and binaries that the tests run against. `./dev test` starts the servers and sets the environment variables.
 
 use std::path::PathBuf;
+use std::str::FromStr as _;
 
 use anyhow::{Context as _, bail};
+use sqlx::postgres::PgConnectOptions;
 
 /// Addresses and folders that the tests use.
 #[derive(Clone, Debug)]
@@ -51,5 +53,14 @@ impl TestEnvironment {
             binaries,
             scratch,
         })
+    }
+
+    /// Address (`host:port`) of the database server.
+    ///
+    /// # Errors
+    /// If its URL is not one.
+    pub fn database_address(&self) -> anyhow::Result<String> {
+        let options = PgConnectOptions::from_str(&self.database_url)?;
+        Ok(format!("{}:{}", options.get_host(), options.get_port()))
     }
 }

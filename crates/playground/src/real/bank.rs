@@ -1,11 +1,13 @@
 //! The bank of the page: the system of the fault tests, with a gate between it and its switch.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use testkit::environment::TestEnvironment;
 use testkit::process::Process;
 use testkit::proxy::FaultProxy;
-use testkit::system::{AcceptedPayment, Operators, SwitchProxies};
+use testkit::system::{AcceptedPayment, Operators, Proxies};
 use testkit::{System, SystemOptions};
 use uuid::Uuid;
 
@@ -33,7 +35,11 @@ impl Bank {
             FaultProxy::start(address.split_once("://").map_or(address.as_str(), |(_, rest)| rest)).await?;
         let options = SystemOptions {
             currency: "USD",
-            switch_proxies: Some(SwitchProxies { to_switch: gate.url.clone(), to_bank: gate.url.clone() }),
+            proxies: BTreeMap::from([(
+                "payment-worker",
+                Proxies { switch: Some(gate.address.clone()), ..Proxies::default() },
+            )]),
+            callback_proxy: Some(gate.address.clone()),
             temporal_address: Some(format!("http://{}", temporal.address)),
             // Each submit is then an activity of its own, which queries first: a fault can come between reserve and submit.
             commits_may_be_lost: true,

@@ -156,8 +156,8 @@ pub(super) struct Targets {
 
 /// A running gate.
 pub(super) struct Gate {
-    /// URL.
-    pub(super) url: String,
+    /// Listen address, `127.0.0.1:port`.
+    pub(super) address: String,
     inner: Arc<Inner>,
     serving: JoinHandle<()>,
 }
@@ -177,7 +177,7 @@ impl Gate {
     /// Starts a gate.
     pub(super) async fn start() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port is free")?;
-        let url = format!("http://{}", listener.local_addr()?);
+        let address = listener.local_addr()?.to_string();
         let inner =
             Arc::new(Inner { http: testkit::http(), targets: Mutex::default(), line: Mutex::default() });
         let router = Router::new().fallback(handle).with_state(Arc::clone(&inner));
@@ -186,7 +186,7 @@ impl Gate {
                 tracing::error!(error = &error as &dyn std::error::Error, "the gate has stopped");
             }
         });
-        Ok(Self { url, inner, serving })
+        Ok(Self { address, inner, serving })
     }
 
     /// Sets where messages go.

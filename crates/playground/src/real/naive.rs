@@ -70,7 +70,8 @@ impl NaiveClient {
         let folder = servers.scratch.join(format!("naive-client-{}", Uuid::new_v4().simple()));
         std::fs::create_dir_all(folder.join("orders"))?;
         let mock_switch =
-            start_switch(&servers, &folder, format!("{}/callbacks/mock", gate.url), 0, false).await?;
+            start_switch(&servers, &folder, format!("http://{}/callbacks/mock", gate.address), 0, false)
+                .await?;
         let switch = SwitchAdmin::new(mock_switch.url());
         switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
         let account = Arc::<Mutex<Account>>::default();
@@ -174,7 +175,7 @@ async fn start_client(
     std::fs::create_dir_all(&logs)?;
     let variables = [
         ("NAIVE_CLIENT_ORDERS", folder.join("orders").display().to_string()),
-        ("NAIVE_CLIENT_PEERS", gate.url.clone()),
+        ("NAIVE_CLIENT_PEERS", format!("http://{}", gate.address)),
         ("NAIVE_CLIENT_API_TOKEN", SWITCH_TOKEN.into()),
     ];
     let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

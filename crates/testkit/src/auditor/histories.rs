@@ -90,7 +90,7 @@ enum Comparison {
     Agrees,
     /// In words.
     Differs(String),
-    /// The payment has ended, and its run not yet.
+    /// The payment has ended, and its run not yet, or the payment has moved while its history was read.
     StillOpen,
 }
 
@@ -105,11 +105,13 @@ impl ClosedHistories {
         lock(&self.terminated).insert(workflow_id.to_owned());
     }
 
-    /// Compares the last workflow run of each payment that has ended with its end. A run closes a moment later than its payment ends: those
-    /// that are open are waited for. They may stay open only where the test has ended or paused the worker.
+    /// Compares the last workflow run of each payment with it: of one that has ended, the run has closed with its end; of one that is open, the
+    /// run is too. A run closes a moment later than its payment ends: those that are open are waited for. They may stay open only where
+    /// the test has ended or paused the worker.
     ///
     /// # Errors
-    /// Every payment whose run closed with another end, has not closed, or that has no history, or the error of Temporal or PostgreSQL.
+    /// Every payment whose run closed with another end, has not closed or should not have, or that has no history, or the error of Temporal or
+    /// PostgreSQL.
     pub(crate) async fn check(&self, system: &System) -> anyhow::Result<()> {
         let started = Instant::now();
         loop {
@@ -125,24 +127,29 @@ impl ClosedHistories {
     /// The same without a wait; returns the workflows whose runs are open.
     pub(crate) async fn check_closed(&self, system: &System) -> anyhow::Result<Vec<String>> {
         let known = lock(&self.agreed).clone();
-        let ended = Booked::all(system).await?.into_iter();
-        let ended = ended.filter(|payment| payment.has_ended() && !known.contains(&payment.workflow_id));
-        let compared: Vec<(String, Comparison)> = stream::iter(ended)
+        let payments = Booked::all(system).await?.into_iter();
+        let payments = payments.filter(|payment| !known.contains(&payment.workflow_id));
+        let compared: Vec<(Booked, Comparison)> = stream::iter(payments)
             .map(|payment| async move {
                 let history = payment.history(system).await?;
                 let comparison = self.compare(&payment, history.as_deref());
-                anyhow::Ok((payment.workflow_id, comparison))
+                let differs = matches!(comparison, Comparison::Differs(_)) && !payment.has_ended();
+                let has_moved = differs && payment.has_moved(system).await?;
+                anyhow::Ok((payment, if has_moved { Comparison::StillOpen } else { comparison }))
             })
             .buffer_unordered(CONCURRENT_READS)
             .try_collect()
             .await?;
         let mut open = Vec::new();
         let mut disagreements = Vec::new();
-        for (workflow_id, comparison) in compared {
+        for (payment, comparison) in compared {
             match comparison {
-                Comparison::Agrees => drop(lock(&self.agreed).insert(workflow_id)),
+                Comparison::Agrees if payment.has_ended() => {
+                    lock(&self.agreed).insert(payment.workflow_id);
+                }
+                Comparison::Agrees => {}
                 Comparison::Differs(disagreement) => disagreements.push(disagreement),
-                Comparison::StillOpen => open.push(workflow_id),
+                Comparison::StillOpen => open.push(payment.workflow_id),
             }
         }
         ensure!(disagreements.is_empty(), "bank and Temporal disagree:\n{}", disagreements.join("\n"));
@@ -160,9 +167,7 @@ impl ClosedHistories {
         };
         match (payment.has_ended(), close(history).map(end_of)) {
             (true, Some(end)) if end == payment.state => Comparison::Agrees,
-            (true, Some(end))
-                if end == TERMINATED && lock(&self.terminated).contains(&payment.workflow_id) =>
-            {
+            (_, Some(end)) if end == TERMINATED && lock(&self.terminated).contains(&payment.workflow_id) => {
                 Comparison::Agrees
             }
             (_, Some(end)) => Comparison::Differs(payment.disagreement(&end)),
@@ -208,12 +213,22 @@ impl Booked {
         }
     }
 
+    /// Whether it has another state or workflow by now.
+    async fn has_moved(&self, system: &System) -> anyhow::Result<bool> {
+        let stays = "SELECT state = $2 AND workflow_id = $3 FROM payments WHERE payment_id = $1";
+        let stays = sqlx::query_scalar::<_, bool>(stays)
+            .bind(&self.payment_id)
+            .bind(&self.state)
+            .bind(&self.workflow_id);
+        Ok(!stays.fetch_one(&system.database.pool).await?)
+    }
+
     fn disagreement(&self, end: &str) -> String {
         format!("{} is {}, and its workflow {end}", self.payment_id, self.state)
     }
 
     fn never_began(&self) -> bool {
-        matches!(self.state.as_str(), "cancelled" | "rejected") && !self.moved_money
+        matches!(self.state.as_str(), "accepted" | "cancelled" | "rejected") && !self.moved_money
     }
 }
 

@@ -7,6 +7,8 @@
 pub mod histories;
 pub(crate) mod sampler;
 
+pub use sampler::is_unavailable;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -59,8 +59,10 @@ impl Sampler {
     /// Whether every sample so far was in order.
     ///
     /// # Errors
-    /// The first violation, or that the sampling has ended.
+    /// The first violation, that there was no sample, or that the sampling has ended.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let samples = self.found.lock().unwrap_or_else(PoisonError::into_inner).samples;
+        ensure!(samples > 0, "the ledger was not sampled once while the test ran");
         if let Some(violation) = self.found.lock().unwrap_or_else(PoisonError::into_inner).violation.take() {
             bail!("the ledger was not in order while the test ran: {violation}");
         }
@@ -85,8 +87,9 @@ impl Drop for Sampler {
     }
 }
 
-/// Whether the database did not answer a sample, because the test has taken it away: no connection, or one that was ended.
-fn is_unavailable(error: &anyhow::Error) -> bool {
+/// Whether the database did not answer, because the test has taken it away: no connection, or one that was ended.
+#[must_use]
+pub fn is_unavailable(error: &anyhow::Error) -> bool {
     match error.downcast_ref() {
         Some(sqlx::Error::Database(error)) => {
             // Connection exceptions, the ends of sessions and databases, too many connections, a database that is gone.

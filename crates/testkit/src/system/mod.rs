@@ -26,7 +26,7 @@ use crate::process::Process;
 use crate::switch::SwitchAdmin;
 
 pub use operators::Operators;
-pub use options::{LinkFiles, OtherOptions, SwitchProxies, SystemOptions};
+pub use options::{LinkFiles, OtherOptions, Proxies, SystemOptions};
 pub use payments::{AcceptedPayment, payment_request};
 
 /// The API key of every system.
@@ -181,21 +181,23 @@ impl System {
             Ok(variables)
         };
         let start = async |name, listen_variable, variables| {
-            let proxy = options.database_proxies.get(name).map(String::as_str);
-            let variables = with_database(&database, name, proxy, variables)?;
+            let proxies = options.proxies.get(name).cloned().unwrap_or_default();
+            let variables = with_servers(&database, name, &proxies, variables)?;
             Process::start(name, &test_environment.binaries, &folder, listen_variable, variables).await
         };
 
         // The API does not call a switch, so it starts first and provides the URL for callbacks.
         let nowhere = "http://127.0.0.1:9";
         let api = start("payments-api", "PAYMENTS_API__LISTEN", variables(nowhere, nowhere)?).await?;
-        let proxies = options.switch_proxies.clone();
-        let bank_url = proxies.as_ref().map_or_else(|| api.url(), |proxies| proxies.to_bank.clone());
-        let callback_url = format!("{bank_url}/callbacks/mock");
+        let bank = options.callback_proxy.as_ref().unwrap_or(&api.address);
+        let callback_url = format!("http://{bank}/callbacks/mock");
+        let proxies = options.proxies.get("mock-switch").cloned().unwrap_or_default();
         let (settle_after_ms, sandbox_amounts) = (options.settle_after_ms, options.sandbox_amounts);
+        let callbacks = (callback_url, SWITCH_SECRET);
         let mock_switch =
-            start_switch(&test_environment, &folder, callback_url, settle_after_ms, sandbox_amounts).await?;
-        let switch_url = proxies.map_or_else(|| mock_switch.url(), |proxies| proxies.to_switch);
+            start_mock(&test_environment, &folder, callbacks, settle_after_ms, sandbox_amounts, &proxies)
+                .await?;
+        let switch_url = mock_switch.url();
         let other = start_other_switch(&test_environment, &folder, &api.url(), &options).await?;
         let other_url = other.as_ref().map_or(switch_url.clone(), |other| other.process.url());
         let variables = variables(&switch_url, &other_url)?;
@@ -242,10 +244,10 @@ impl System {
         name: &'static str,
         listen_variable: &'static str,
     ) -> anyhow::Result<Process> {
-        self.start_process_behind(name, listen_variable, None).await
+        self.start_process_behind(name, listen_variable, &Proxies::default()).await
     }
 
-    /// The same with a proxy between the process and the database, named by its address (`host:port`).
+    /// The same with proxies between the process and its servers.
     ///
     /// # Errors
     /// As [`System::start_process`].
@@ -253,12 +255,12 @@ impl System {
         &self,
         name: &'static str,
         listen_variable: &'static str,
-        proxy: Option<&str>,
+        proxies: &Proxies,
     ) -> anyhow::Result<Process> {
         let logs = self.folder.join(Uuid::new_v4().simple().to_string());
         std::fs::create_dir_all(&logs)?;
         let binaries = &self.test_environment.binaries;
-        let variables = with_database(&self.database, name, proxy, self.variables.clone())?;
+        let variables = with_servers(&self.database, name, proxies, self.variables.clone())?;
         Process::start(name, binaries, &logs, listen_variable, variables).await
     }
 
@@ -312,14 +314,24 @@ impl System {
     }
 }
 
-/// Adds the database, under the login of the process, and at the address of a proxy if there is one.
-fn with_database(
+/// Adds the database, under the login of the process, and the addresses of the proxies in place of the servers behind them.
+fn with_servers(
     database: &Database,
     process: &str,
-    proxy: Option<&str>,
+    proxies: &Proxies,
     mut variables: Variables,
 ) -> anyhow::Result<Variables> {
-    variables.insert("PAYMENTS_DATABASE__URL".to_owned(), database.url_behind(process, proxy)?);
+    let database_url = database.url_behind(process, proxies.database.as_deref())?;
+    let url = |scheme: &str, address: &String| format!("{scheme}://{address}");
+    let servers = [
+        ("PAYMENTS_DATABASE__URL", Some(database_url)),
+        ("PAYMENTS_TEMPORAL__ADDRESS", proxies.temporal.as_ref().map(|address| url("http", address))),
+        ("PAYMENTS_BROKER__URL", proxies.broker.as_ref().map(|address| url("nats", address))),
+        ("PAYMENTS_SWITCHES__MOCK__BASE_URL", proxies.switch.as_ref().map(|address| url("http", address))),
+    ];
+    for (name, url) in servers {
+        variables.extend(url.map(|url| (name.to_owned(), url)));
+    }
     if process == "background-worker" {
         // All its loops begin at once, each on a connection, which costs the server more than the statements of most tests.
         variables.entry("PAYMENTS_DATABASE__MAX_CONNECTIONS".to_owned()).or_insert_with(|| "6".to_owned());
@@ -339,7 +351,8 @@ async fn start_other_switch(
     std::fs::create_dir_all(&folder)?;
     let (callback_url, settle_after_ms) = (format!("{api_url}/callbacks/other"), options.settle_after_ms);
     let callbacks = (callback_url, OTHER_SECRET);
-    let process = start_mock(test_environment, &folder, callbacks, settle_after_ms, false).await?;
+    let process =
+        start_mock(test_environment, &folder, callbacks, settle_after_ms, false, &Proxies::default()).await?;
     let admin = SwitchAdmin::new(process.url());
     admin.set_shape(shape).await?;
     Ok(Some(OtherSwitch { admin, process }))
@@ -358,18 +371,24 @@ pub async fn start_switch(
     sandbox_amounts: bool,
 ) -> anyhow::Result<Process> {
     let callbacks = (callback_url, SWITCH_SECRET);
-    start_mock(test_environment, folder, callbacks, settle_after_ms, sandbox_amounts).await
+    start_mock(test_environment, folder, callbacks, settle_after_ms, sandbox_amounts, &Proxies::default())
+        .await
 }
 
-/// The same with the URL of its callbacks and the secret that signs them.
+/// The same with the URL of its callbacks and the secret that signs them, and a proxy to its database.
 async fn start_mock(
     test_environment: &TestEnvironment,
     folder: &Path,
     (callback_url, secret): (String, &str),
     settle_after_ms: u64,
     sandbox_amounts: bool,
+    proxies: &Proxies,
 ) -> anyhow::Result<Process> {
     let database_url = database::create_empty(&test_environment.database_url).await?;
+    let database_url = match &proxies.database {
+        Some(proxy) => database::at(&database_url, proxy)?,
+        None => database_url,
+    };
     let variables = [
         ("MOCK_SWITCH_DATABASE_URL", database_url),
         ("MOCK_SWITCH_API_TOKEN", SWITCH_TOKEN.into()),

@@ -51,22 +51,25 @@ pub struct SystemOptions {
     pub link_files: Option<LinkFiles>,
     /// Currency of all accounts, an ISO 4217 code.
     pub currency: &'static str,
-    /// The proxies between the bank and its switch; `None` if they reach each other directly.
-    pub switch_proxies: Option<SwitchProxies>,
-    /// Addresses (`host:port`) of the proxies between a process, by its name, and the bank's database. The other processes reach it
-    /// directly.
-    pub database_proxies: BTreeMap<&'static str, String>,
+    /// The proxies between a process, by its name, and its servers. The other processes reach them directly.
+    pub proxies: BTreeMap<&'static str, Proxies>,
+    /// Address (`host:port`) of the proxy to which the switch sends its callbacks; `None`: directly to payments-api.
+    pub callback_proxy: Option<String>,
     /// URL of a collector to which the bank's processes export their traces; `None` if they record none.
     pub otlp_endpoint: Option<String>,
 }
 
-/// URLs of the proxies between a bank and its switch. One proxy may serve both: the bank sends `/v1/..`, the switch `/callbacks/..`.
-#[derive(Clone, Debug)]
-pub struct SwitchProxies {
-    /// Where the bank sends its requests.
-    pub to_switch: String,
-    /// Where the switch sends its callbacks.
-    pub to_bank: String,
+/// Addresses (`host:port`) of the proxies between one process and its servers; `None`: it reaches the server directly.
+#[derive(Clone, Debug, Default)]
+pub struct Proxies {
+    /// To its database.
+    pub database: Option<String>,
+    /// To Temporal, in clear.
+    pub temporal: Option<String>,
+    /// To the message broker, in clear.
+    pub broker: Option<String>,
+    /// To the switch `mock`.
+    pub switch: Option<String>,
 }
 
 /// The files of an encrypted link.
@@ -119,8 +122,8 @@ impl Default for SystemOptions {
             broker_url: "nats://127.0.0.1:9".into(),
             link_files: None,
             currency: "EUR",
-            switch_proxies: None,
-            database_proxies: BTreeMap::new(),
+            proxies: BTreeMap::new(),
+            callback_proxy: None,
             otlp_endpoint: None,
         }
     }
