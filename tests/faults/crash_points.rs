@@ -1,6 +1,7 @@
 //! R1: a process dies (abort, no destructor runs) at each boundary of a payment: before an effect, and between an effect and its report.
 //! The payment ends as if nothing had happened, and the books agree. `crash_point::crash_point` marks the boundaries; those of
-//! payment-worker's activities are before and after each activity, and between the switch's answer and its record.
+//! payment-worker's activities are before and after each activity, between the record of a request to the switch and the request, and between the
+//! switch's answer and its record.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -133,6 +134,9 @@ const CASES: &[Case<'_>] = &[
     (Dies::Worker, "after release_lock", Course::IsLocked),
     (Dies::Worker, "before fence_reserve", Course::IsTerminated),
     (Dies::Worker, "after fence_reserve", Course::IsTerminated),
+    (Dies::Worker, "before sending a submit", Course::Settles),
+    (Dies::Worker, "before sending a cancel", Course::IsRefused),
+    (Dies::Worker, "before sending a recall", Course::IsRecalled),
     (Dies::Worker, "after the answer to a submit", Course::Settles),
     (Dies::Worker, "after the answer to a query", Course::IsPolled),
     (Dies::Worker, "after the answer to a cancel", Course::IsRefused),
@@ -143,8 +147,11 @@ const CASES: &[Case<'_>] = &[
     (Dies::Api, "after storing a callback", Course::Settles),
     (Dies::Api, "after signalling a workflow", Course::Settles),
     (Dies::Api, "after storing a cancel", Course::IsCancelled),
+    (Dies::BackgroundWorker, "before delivering a message", Course::IsDeliveredLate),
     (Dies::BackgroundWorker, "after delivering a message", Course::IsDeliveredLate),
+    (Dies::BackgroundWorker, "before publishing an event", Course::Settles),
     (Dies::BackgroundWorker, "after publishing an event", Course::Settles),
+    (Dies::BackgroundWorker, "after recording published events", Course::Settles),
     (Dies::Notifier, "before consuming events", Course::Settles),
     (Dies::Notifier, "after consuming events", Course::Settles),
     (Dies::Notifier, "before sending a webhook", Course::IsSent),

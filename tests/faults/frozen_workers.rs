@@ -1,4 +1,5 @@
-//! R8: a worker is frozen (SIGSTOP) within a step until another one has compensated its payment. When it goes on, its step changes nothing.
+//! R8: a worker is frozen (SIGSTOP) within a step until another one has compensated its payment. When it goes on, its step changes nothing. What
+//! it then sends to the switch is refused there.
 
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ use testkit::row_lock::{lock_account, wait_until_blocked};
 const WITHIN: Duration = Duration::from_secs(60);
 /// How long the switch keeps back its answer to a submit, in milliseconds: until the worker is frozen.
 const ACCEPT_HANG_MS: u64 = 4_500;
+
+/// Where a submit is on record and not sent.
+const SENDS: &str = "before sending a submit";
 
 /// A system whose switch holds every transfer, and a second worker, which is frozen.
 async fn start(name: &str) -> anyhow::Result<(System, Process)> {
@@ -91,6 +95,37 @@ async fn r8_a_worker_frozen_within_its_submit_sends_nothing_after_the_transfer_w
     let status = system.switch.transfer_status(&payment.reference).await?;
     ensure!(status.as_deref() == Some("CANCELLED"), "the transfer is {status:?}");
     ensure!(system.switch.request_count(&payment.reference, "submit").await? == 1, "it was sent again");
+    ensure!(system.available().await? == OPENING_MINOR - 700, "a cancelled payment cost something");
+    ensure!(system.audit().await?.debited == 1);
+    Ok(())
+}
+
+/// The attempt is on record, and its request not on its way yet: the tombstone of the cancel refuses it.
+#[tokio::test]
+async fn r8_a_submit_that_is_sent_after_its_transfer_was_cancelled_is_refused_by_the_switch()
+-> anyhow::Result<()> {
+    let (mut system, mut second) = start("late-submit").await?;
+    let held = system.folder().join("held");
+    std::fs::write(&held, "")?;
+    system.worker.kill().await?;
+    system.worker.set_variable(crash_point::HELD_POINT, SENDS);
+    system.worker.set_variable(crash_point::HELD_FILE, &held.display().to_string());
+    system.worker.restart().await?;
+    let payment = system.pay("5.00").await?;
+    system.worker.wait_for_log(&format!("held at: {SENDS}")).await?;
+    system.worker.pause()?;
+    let end = compensate(&system, &second, &payment).await?;
+    ensure!(system.switch.request_count(&payment.reference, "submit").await? == 0, "it was sent before");
+    std::fs::remove_file(held)?;
+    go_on(&mut system, &mut second).await?;
+    until("the switch has received the submit", WITHIN, || async {
+        Ok((system.switch.request_count(&payment.reference, "submit").await? > 0).then_some(()))
+    })
+    .await?;
+
+    ensure!(system.state(&payment.payment_id).await? == end, "the late submit changed the end");
+    let status = system.switch.transfer_status(&payment.reference).await?;
+    ensure!(status.as_deref() == Some("CANCELLED"), "the transfer is {status:?}");
     ensure!(system.available().await? == OPENING_MINOR - 700, "a cancelled payment cost something");
     ensure!(system.audit().await?.debited == 1);
     Ok(())

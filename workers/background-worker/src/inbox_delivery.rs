@@ -91,6 +91,7 @@ async fn deliver_in_order(
     delivered: &mut Vec<i64>,
 ) -> Result<(), LedgerError> {
     for message in messages {
+        crash_point("before delivering a message");
         let span = delivery_span(ledger, message).await;
         let delivery = span.run(signaller.deliver(message)).await;
         if !delivery.is_delivered() {

@@ -248,6 +248,7 @@ impl<P: Publisher> Relay<P> {
         let keys: Vec<_> = ended.iter().map(|ended| ended.key.clone()).collect();
         let outcomes: Vec<_> = ended.into_iter().flat_map(|ended| ended.outcomes).collect();
         let published = record_published(session, &outcomes).await?;
+        crash_point("after recording published events");
         self.record_rejected(session, &outcomes).await?;
         for key in &keys {
             in_flight.release(key);
@@ -275,6 +276,7 @@ impl<P: Publisher> Relay<P> {
             if Instant::now() >= deadline {
                 break;
             }
+            crash_point("before publishing an event");
             let span = publish_span(&event, trace_parent.as_ref());
             let result = tokio::time::timeout_at(deadline, span.run(self.publisher.publish(&event))).await;
             if !matches!(result, Ok(Ok(()))) {

@@ -83,6 +83,7 @@ impl<D> CancelPort for CancelAdapter<'_, D> {
         _reference: &Reference,
         key: &CompensationKey,
     ) -> Result<SwitchResponse<CancelAnswer>, LedgerError> {
+        crash_point("before sending a cancel");
         let reply = self.session.cancel(key).await?;
         crash_point("after the answer to a cancel");
         self.session.response(reply).await

@@ -26,6 +26,7 @@ impl RecallPort for RecallAdapter<'_> {
         _reference: &Reference,
         key: &StepKey,
     ) -> Result<SwitchResponse<RecallAnswer>, LedgerError> {
+        crash_point("before sending a recall");
         let reply = self.session.recall(key).await?;
         crash_point("after the answer to a recall");
         self.session.response(reply).await

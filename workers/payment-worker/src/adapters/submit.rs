@@ -230,6 +230,7 @@ impl SubmitPort for SubmitAdapter<'_> {
             Ok(client) => client,
             Err(detail) => return SendAnswer::Unknown { detail },
         };
+        crash_point("before sending a submit");
         self.has_sent.store(true, Ordering::Relaxed);
         set_on_current(attribute::REPLAYED, false);
         let reply = self.timed(client.send(order)).await;
