@@ -2,6 +2,7 @@
 //! that somebody else starts (R31). Test names begin with the number of the fault (`../faults.md`).
 
 mod contradictory_callbacks;
+mod copies;
 mod forged_inputs;
 mod golden_table;
 mod interruptions;

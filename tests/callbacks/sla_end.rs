@@ -92,11 +92,12 @@ async fn r19_a_success_around_the_sla_end_confirms_or_cancels_never_both() -> an
         settled += ends.iter().filter(|end| **end == 'S').count();
         cancelled += ends.iter().filter(|end| **end == '-').count();
         for (n, behaviour) in behaviours.iter().enumerate() {
-            let mut ends = ends.iter().skip(n).step_by(behaviours.len());
-            let both = ends.clone().any(|end| *end == 'S') && ends.any(|end| *end == '-');
             // On a slow machine every offset may be after the end of the SLA.
-            let is_reached = both || matches!(behaviour.reference, Reference::SlaEnd);
-            assert!(is_reached, "{}: expected both outcomes", behaviour.name);
+            if matches!(behaviour.reference, Reference::CancelExecution) {
+                let mut ends = ends.iter().skip(n).step_by(behaviours.len());
+                let both = ends.clone().any(|end| *end == 'S') && ends.any(|end| *end == '-');
+                assert!(both, "{}: expected both outcomes", behaviour.name);
+            }
         }
         system.audit().await?;
     }

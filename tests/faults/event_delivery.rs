@@ -100,7 +100,9 @@ async fn r32_a_second_relay_takes_over_when_the_first_is_killed() -> anyhow::Res
     bank.system.background_worker.kill().await?;
     ids.extend(bank.settle_payments(2).await?);
     bank.wait_for_notifications(&ids).await?;
-    wait_for_published_count(&second, 4.0).await
+    wait_for_published_count(&second, 4.0).await?;
+    bank.system.audit().await?;
+    Ok(())
 }
 
 #[tokio::test]
@@ -120,6 +122,7 @@ async fn s3_6_a_repeatedly_killed_notifier_notifies_once() -> anyhow::Result<()>
         .fetch_one(&bank.system.database.pool)
         .await?;
     assert_eq!(notifications, 2 * 16);
+    assert_eq!(bank.system.audit().await?.debited, 16);
     Ok(())
 }
 
@@ -167,5 +170,6 @@ async fn r23_an_unprocessable_event_is_parked_and_others_are_delivered() -> anyh
         deliveries.iter().all(|(one, _)| one.deliveries == 5),
         "expected five tries each: {deliveries:?}"
     );
+    assert_eq!(bank.system.audit().await?.debited, 7);
     Ok(())
 }

@@ -80,5 +80,7 @@ async fn s3_5_events_are_published_at_wake_ups_when_idle_and_under_load() -> any
         worked
     };
     let (worked, ()) = tokio::join!(work, relay.run(&stop));
-    worked
+    worked?;
+    bank.system.audit().await?;
+    Ok(())
 }

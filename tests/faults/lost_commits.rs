@@ -63,6 +63,7 @@ async fn r30b_a_payment_with_a_lost_attempt_is_cancelled_at_the_switch() -> anyh
     assert_eq!(system.switch.request_count(&payment.reference, "cancel").await?, 1, "the switch was asked");
     assert_eq!(system.switch.transfer_status(&payment.reference).await?.as_deref(), Some("CANCELLED"));
     assert_eq!(system.available().await?, OPENING_MINOR);
+    assert_eq!(system.audit().await?.debited, 0);
     Ok(())
 }
 
@@ -74,6 +75,7 @@ async fn r30b_a_settled_payment_with_a_lost_attempt_is_debited() -> anyhow::Resu
     system.cancel(&payment.payment_id).await?.error_for_status()?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 3_300);
+    assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }
 
@@ -101,6 +103,7 @@ async fn r30b_a_transfer_with_a_lost_marker_is_not_released() -> anyhow::Result<
         .await?;
     assert_eq!(reason, "ambiguous_transfer");
     assert_eq!(system.available().await?, OPENING_MINOR - 3_300, "the hold was released");
+    assert_eq!(system.audit().await?.open, 1);
     Ok(())
 }
 
@@ -121,6 +124,7 @@ async fn r30b_an_acceptance_that_only_temporal_knows_outweighs_a_tombstone() -> 
     system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.wait_for_state(id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 3_300);
+    assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }
 
@@ -230,6 +234,7 @@ async fn r30b_where_commits_may_be_lost_the_history_shows_a_submit_before_its_an
     .await?;
     let history = system.history(&payment.payment_id).await?;
     assert!(history.iter().any(|event| event.event_type() == EventType::ActivityTaskScheduled));
+    assert_eq!(system.audit().await?.open, 1);
     Ok(())
 }
 

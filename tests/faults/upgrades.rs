@@ -162,20 +162,24 @@ async fn under_load<T>(
 }
 
 /// Worker versioning: each payment is carried to its end by the release on which it started, although neither could replay the other's
-/// history; under load, after the upgrade and after its rollback.
+/// history; under load, after the upgrade and after its rollback. `./dev upgrade REVISION` runs this with the worker of that revision as the
+/// first release.
 #[tokio::test]
 async fn r29_with_build_ids_each_payment_ends_on_the_release_on_which_it_started() -> anyhow::Result<()> {
     let _alone = crate::ALONE.lock().await;
     let mut bank = Bank::start("upgrade").await?;
     bank.other.set_program(bank.system.worker.program().to_owned());
     bank.system.worker.stop().await?;
+    match std::env::var_os(OTHER_WORKER) {
+        Some(earlier) => bank.system.worker.set_program(PathBuf::from(earlier)),
+        None => bank.other.set_variable(INCOMPATIBLE.0, INCOMPATIBLE.1),
+    }
     bank.system.worker.set_variable(BUILD_ID, "v1");
     bank.system.worker.restart().await?;
     bank.set_current("v1").await?;
     let held_on_first = bank.hold().await?;
 
     bank.other.set_variable(BUILD_ID, "v2");
-    bank.other.set_variable(INCOMPATIBLE.0, INCOMPATIBLE.1);
     bank.other.restart().await?;
     let held_on_second = under_load(&bank.system, async {
         bank.set_current("v2").await?;

@@ -50,6 +50,7 @@ async fn r24_hostile_requests_without_an_api_key_are_answered_401() -> anyhow::R
     .fetch_one(&system.database.pool)
     .await?;
     ensure!(endpoints == 1, "an endpoint was created, changed or deleted without a key");
+    ensure!(system.audit().await?.payments == 3, "the books differ");
     Ok(())
 }
 

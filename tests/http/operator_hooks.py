@@ -7,10 +7,11 @@ import schemathesis
 from schemathesis import GenerationMode
 
 KNOWN = {
-    "payment_id": os.environ["HOSTILE_PAYMENT"],
-    "change_id": os.environ["HOSTILE_CHANGE"],
-    "account_id": "ALICE",
-    "tenant_id": "test",
+    "payment_id": os.environ["HOSTILE_PAYMENTS"].split(","),
+    "change_id": [os.environ["HOSTILE_CHANGE"]],
+    "decision_id": [os.environ["HOSTILE_DECISION"]],
+    "account_id": ["ALICE"],
+    "tenant_id": ["test"],
 }
 WITHOUT_SESSION = os.environ["HOSTILE_WITHOUT_SESSION"] == "1"
 
@@ -23,8 +24,9 @@ def before_call(context, case, kwargs):
     for name, known in KNOWN.items():
         if case.path_parameters and name in case.path_parameters:
             # By the generated value itself, so that the requests are deterministic.
-            if zlib.crc32(str(case.path_parameters[name]).encode()) % 2:
-                case.path_parameters[name] = known
+            chosen = zlib.crc32(str(case.path_parameters[name]).encode())
+            if chosen % 2:
+                case.path_parameters[name] = known[chosen // 2 % len(known)]
 
 
 @schemathesis.check

@@ -286,6 +286,7 @@ async fn r6_a_refused_call_of_an_operator_raises_its_alert() -> anyhow::Result<(
     assert!(detail.contains("no_operator"), "the alert does not name the cause: {detail}");
     sqlx::raw_sql("ALTER TABLE payments DROP CONSTRAINT no_operator").execute(pool).await?;
     system.wait_for_state(id, "needs_operator").await?;
+    assert_eq!(system.audit().await?.open, 1);
     Ok(())
 }
 
@@ -356,10 +357,12 @@ async fn s0_10_a_payment_whose_switch_is_no_longer_configured_is_decided_by_oper
     assert_eq!(reason.as_deref(), Some("switch_retention_expired"));
     assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while the payment needs an operator");
 
+    system.switch.finish_transfer(&payment.reference, "reject").await?;
     let decision = decide(&system, &payment.payment_id, Action::Release).await?;
     let result = outcome(&system, &decision).await?;
     assert!(matches!(result, DecisionOutcome::Released(_)), "{result:?}");
     system.wait_for_state(&payment.payment_id, "cancelled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR);
+    assert_eq!(system.audit().await?.debited, 0);
     Ok(())
 }

@@ -82,6 +82,23 @@ impl Operators {
         succeed(command).await
     }
 
+    /// One operator proposes that a payment is debited; returns the id of the decision.
+    ///
+    /// # Errors
+    /// If the command fails.
+    pub async fn propose_debit(
+        &self,
+        system: &System,
+        operator: &str,
+        payment_id: &str,
+    ) -> anyhow::Result<String> {
+        let propose =
+            ["decide", payment_id, "debit", "--reason", "the switch settled it", "--evidence", "statement"];
+        let proposed = self.run(system, operator, &[&propose[..], &["--json"]].concat()).await?;
+        let proposed: serde_json::Value = serde_json::from_str(&proposed)?;
+        Ok(proposed["decision_id"].as_str().context("payctl names no decision")?.to_owned())
+    }
+
     /// Has the payment debited by decision: one operator proposes it, the other one confirms it. Does not wait for its workflow.
     ///
     /// # Errors
@@ -92,13 +109,9 @@ impl Operators {
         [proposes, confirms]: [&str; 2],
         payment_id: &str,
     ) -> anyhow::Result<()> {
-        let propose =
-            ["decide", payment_id, "debit", "--reason", "the switch settled it", "--evidence", "statement"];
-        let proposed = self.run(system, proposes, &[&propose[..], &["--json"]].concat()).await?;
-        let proposed: serde_json::Value = serde_json::from_str(&proposed)?;
-        let decision = proposed["decision_id"].as_str().context("payctl names no decision")?;
+        let decision = self.propose_debit(system, proposes, payment_id).await?;
         let mut confirm = self.payctl(system, confirms);
-        confirm.args(["decide", "confirm", decision, "--reason", "seen", "--wait", "0"]);
+        confirm.args(["decide", "confirm", &decision, "--reason", "seen", "--wait", "0"]);
         let output = confirm.output().await?;
         ensure!(
             matches!(output.status.code(), Some(0 | OUTCOME_UNKNOWN)),
