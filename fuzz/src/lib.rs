@@ -3,7 +3,9 @@
 //! | module | reads |
 //! |---|---|
 //! | `callback` | the headers and the body of a switch's callback |
-//! | `answers` | a switch's answers to every call of the client |
+//! | `answers` | a switch's answers to submit, query, cancel and recall |
+//! | `lists` | a switch's statement, and its listing of transfers |
+//! | `switch` | (the switch that answers with an input) |
 //! | `amount` | the amount of a payment request |
 //! | `json` | the body of a request, for its canonical form |
 //! | `stored` | records in the database and in Temporal's histories |
@@ -16,7 +18,9 @@ mod amount;
 mod answers;
 mod callback;
 mod json;
+mod lists;
 mod stored;
+mod switch;
 
 pub use stored::records;
 
@@ -30,11 +34,13 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "amount", check: amount::check },
     Target { name: "callback_body", check: callback::check_body },
     Target { name: "callback_headers", check: callback::check_headers },
     Target { name: "canonical_json", check: json::check },
     Target { name: "stored_records", check: stored::check },
     Target { name: "switch_answers", check: answers::check },
+    Target { name: "switch_listing", check: lists::check_listing },
+    Target { name: "switch_statement", check: lists::check_statement },
 ];
