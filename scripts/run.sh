@@ -92,14 +92,22 @@ make_temporary_folder() {
   record_resource "$1.folder" "$REPLY"
 }
 
-# keep_databases: the database folders of this run outlive it, so that a failure can be examined, until remove_kept_databases.
+# Name of the file in which a Temporal server of a run keeps its histories.
+histories_file=histories.db
+
+# keep_databases: the database folders of this run outlive it, with the histories of its Temporal server, so that a failure can be examined,
+# until remove_kept_databases.
 keep_databases() {
   local file folder
-  for file in "$run_dir"/*-database.folder "$run_dir"/*-migrated.folder; do
+  for file in "$run_dir"/*-database.folder "$run_dir"/*-migrated.folder "$run_dir"/*-temporal.folder; do
     [ -f "$file" ] || continue
     folder=$(sed -n 1p "$file")
     printf '%s\n' "$folder" >>"$dev_dir/kept-databases"
     rm "$file"
+    if [ -f "$folder/$histories_file" ]; then
+      log_note "kept until the next run: $temporal server start-dev --db-filename $folder/$histories_file"
+      continue
+    fi
     log_note "kept until the next run: ${pg_prefix[*]+"${pg_prefix[*]} "}$pg_bin/pg_ctl -D $folder/data -o \"$(sed -n 1p "$folder/options")\" start"
   done
 }

@@ -137,10 +137,13 @@ collect_killed() {
 
 # Starts a database and a Temporal server for this run, and exports the settings of the tests.
 start_test_servers() {
+  local histories
   start_test_database
+  make_temporary_folder temporal "$(memory_folder)"
+  histories=$REPLY/$histories_file
   pick_port
   log_step "starting a Temporal server on port $REPLY"
-  start_temporal "$REPLY" "" ""
+  start_temporal "$REPLY" "$histories" ""
   configure_tests "$REPLY"
 }
 
