@@ -172,6 +172,15 @@ const COMPENSATIONS: &[(&str, Course)] = &[
     ("after fence_reserve", Course::IsTerminated),
 ];
 
+/// Points that no payment of the banks here comes to, each with the test that ends the process there.
+const CASES_ELSEWHERE: &[(&str, &str)] = &[
+    ("before sending a recall after the end", RECALLS_AFTER_END),
+    ("after the answer to a recall after the end", RECALLS_AFTER_END),
+];
+/// In `tests/rails/recalls.rs`.
+const RECALLS_AFTER_END: &str =
+    "r1_a_recall_whose_worker_dies_is_sent_again_only_where_the_rail_takes_a_second";
+
 /// Activities without a case, and why.
 const NOT_COVERED: &[(&str, &str)] = &[
     ("reconcile", "writes nothing"),
@@ -654,8 +663,17 @@ fn r1_every_crash_point_has_a_case() -> anyhow::Result<()> {
             }
         }
     }
-    let cases: BTreeSet<String> = CASES.iter().map(|(_, point, _)| (*point).to_owned()).collect();
+    let elsewhere = CASES_ELSEWHERE.iter().map(|(point, _)| *point);
+    let cases: BTreeSet<String> =
+        CASES.iter().map(|(_, point, _)| *point).chain(elsewhere).map(str::to_owned).collect();
     assert_eq!(points, cases);
+    let recalls = std::fs::read_to_string(root.join("tests/rails/recalls.rs"))?;
+    for (point, test) in CASES_ELSEWHERE {
+        ensure!(
+            recalls.contains(&format!("fn {test}(")) && recalls.contains(point),
+            "no test {test} of {point}"
+        );
+    }
     assert!(not_covered.is_empty(), "activities that do not exist: {not_covered:?}");
     Ok(())
 }

@@ -19,6 +19,15 @@ async fn charged_to_the_bank(
     recall: serde_json::Value,
 ) -> anyhow::Result<(System, AcceptedPayment, String)> {
     let system = System::start(name, options.with_profile("sla_ms", 30_000)).await?;
+    let (payment, id) = charge_the_bank(&system, recall).await?;
+    Ok((system, payment, id))
+}
+
+/// The same at a system that runs.
+async fn charge_the_bank(
+    system: &System,
+    recall: serde_json::Value,
+) -> anyhow::Result<(AcceptedPayment, String)> {
     system.switch.set_default_behaviour(json!({"callback": {"lose": true}, "recall": recall})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
@@ -32,7 +41,7 @@ async fn charged_to_the_bank(
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR, "the customer pays nothing");
     assert_eq!(system.exceptions(&payment.payment_id).await?, ["debited_to_claims"]);
-    Ok((system, payment, id))
+    Ok((payment, id))
 }
 
 /// Waits until the recall of the system's only payment has this status.
@@ -103,5 +112,42 @@ async fn s0_10_a_recall_whose_answer_is_lost_is_repeated_only_where_the_rail_tak
     wait_for_recall(&system, "pending").await?;
     assert_eq!(system.switch.request_count(&id, "recall").await?, 2);
     system.audit().await?;
+    Ok(())
+}
+
+/// The worker dies between the record of a recall and its request, and between the switch's answer and its record. FedNow is sent the recall
+/// (again). SCT Inst takes one: what may have been sent is not sent again, and operators learn that its answer is overdue.
+#[tokio::test]
+async fn r1_a_recall_whose_worker_dies_is_sent_again_only_where_the_rail_takes_a_second() -> anyhow::Result<()>
+{
+    let (sending, answered) =
+        ("before sending a recall after the end", "after the answer to a recall after the end");
+    for (name, options, point, status, sent) in [
+        ("fednow-unsent", fednow(), sending, "pending", 1),
+        ("fednow-unrecorded", fednow(), answered, "pending", 2),
+        ("sct-inst-unsent", sct_inst(), sending, "sent", 0),
+        ("sct-inst-unrecorded", sct_inst(), answered, "sent", 1),
+    ] {
+        let mut system = System::start(name, options.with_profile("sla_ms", 30_000)).await?;
+        system.worker.kill().await?;
+        system.worker.set_variable(crash_point::VARIABLE, point);
+        system.worker.restart().await?;
+        let (_, id) = charge_the_bank(&system, json!([])).await?;
+        let worker = &mut system.worker;
+        until(&format!("the worker dies {point}"), WITHIN, || {
+            let exited = worker.has_exited();
+            async move { Ok(exited?.then_some(())) }
+        })
+        .await?;
+        assert!(system.worker.has_logged(&format!("crash point: {point}"))?, "{}", system.worker.log_tail());
+        system.worker.remove_variable(crash_point::VARIABLE);
+        system.worker.restart().await?;
+        wait_for_recall(&system, status).await?;
+        let repeats = "SELECT count(*) FROM recalls WHERE status = 'sent' AND next_attempt_at IS NOT NULL";
+        let repeats: i64 = sqlx::query_scalar(repeats).fetch_one(&system.database.pool).await?;
+        assert_eq!(repeats, 0, "{name}: a second recall would be sent");
+        assert_eq!(system.switch.request_count(&id, "recall").await?, sent, "{name}");
+        system.audit().await?;
+    }
     Ok(())
 }

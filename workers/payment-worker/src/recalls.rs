@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crash_point::crash_point;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::ids::{PaymentId, SwitchName, TxId};
 use payment_protocol::keys;
@@ -74,11 +75,13 @@ async fn send(ledger: &Ledger, client: &dyn SwitchClient, payment_id: &PaymentId
             return Err(error);
         }
     };
+    crash_point("before sending a recall after the end");
     let session = SwitchSession { ledger, client: Some(client), payment: &payment };
     let answer = match session.recall(&keys::recall(&TxId::derive(payment_id))).await {
         Ok(reply) => reply.answer,
         // The ledger did not say how the switch calls the transfer.
         Err(error) => RecallAnswer::NotReceived { detail: error.to_string() },
     };
+    crash_point("after the answer to a recall after the end");
     ledger.record_recall_answer(payment_id, &answer).await
 }
