@@ -1,25 +1,26 @@
-//! One database per test, cloned from a migrated template.
+//! One database per test for the bank and one for its switch, cloned from migrated templates.
 
 use anyhow::Context as _;
 use payment_ledger::access::service_roles::{SERVICE_ROLES, hand_over_idempotency_schema};
 use sha2::{Digest as _, Sha256};
+use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use std::net::SocketAddr;
 use std::str::FromStr as _;
 use uuid::Uuid;
 
-/// Key of the advisory lock for creating the template, once for all test processes.
+/// Key of the advisory lock for creating a template, once for all test processes.
 const TEMPLATE_LOCK: i64 = 7_301_200_301;
 
-/// Name of the template: with other migrations it is another database, because not every cluster is new.
-fn template() -> String {
+/// Name of the template of an owner: with other migrations it is another database, because not every cluster is new.
+fn template(owner: &str, migrators: &[&Migrator]) -> String {
     let mut hash = Sha256::new();
-    for migrator in [&payment_ledger::MIGRATOR, &idempotency::MIGRATOR] {
+    for migrator in migrators {
         migrator.iter().for_each(|migration| hash.update(&migration.checksum));
     }
     let digits: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("payments_template_{digits}")
+    format!("{owner}_template_{digits}")
 }
 
 /// The login of a process under test; it has the rights of the process's role only.
@@ -74,20 +75,13 @@ impl Database {
     }
 }
 
-/// Clones the template, which is created first if it does not exist.
+/// Creates the database of a bank.
 ///
 /// # Errors
 /// If PostgreSQL cannot be reached or refuses a statement.
-pub async fn create_from_template(maintenance_url: &str) -> anyhow::Result<Database> {
-    let options = PgConnectOptions::from_str(maintenance_url)?;
-    let mut maintenance =
-        options.connect().await.context("PostgreSQL does not answer at TEST_DATABASE_URL")?;
-    sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut maintenance).await?;
-    let template = template();
-    ensure_template(&mut maintenance, &options, &template).await?;
-    let name = format!("test_{}", Uuid::new_v4().simple());
-    create(&mut maintenance, &name, Some(&template)).await?;
-    maintenance.close().await?;
+pub async fn create_for_bank(maintenance_url: &str) -> anyhow::Result<Database> {
+    let template = template("payments", &[&payment_ledger::MIGRATOR, &idempotency::MIGRATOR]);
+    let (options, name) = clone(maintenance_url, &template, "test", fill_for_bank).await?;
     let owner = options.database(&name);
     let owner_url = text_of(&owner);
     let pool = PgPoolOptions::new().max_connections(8).connect_with(owner).await?;
@@ -106,46 +100,61 @@ fn text_of(options: &PgConnectOptions) -> String {
     options.to_url_lossy().as_str().replace("=file%3A+", "=")
 }
 
-/// Creates an empty database for the mock switch, which runs its own migrations.
+/// Creates the database of a mock switch; returns its URL.
 ///
 /// # Errors
 /// If PostgreSQL cannot be reached or refuses a statement.
-pub async fn create_empty(maintenance_url: &str) -> anyhow::Result<String> {
-    let mut maintenance = PgConnectOptions::from_str(maintenance_url)?.connect().await?;
-    let name = format!("switch_{}", Uuid::new_v4().simple());
-    create(&mut maintenance, &name, None).await?;
-    maintenance.close().await?;
+pub(crate) async fn create_for_switch(maintenance_url: &str) -> anyhow::Result<String> {
+    let template = template("switch", &[&mock_switch::MIGRATOR]);
+    let (_, name) = clone(maintenance_url, &template, "switch", fill_for_switch).await?;
     Ok(url_of(maintenance_url, &name))
 }
 
-async fn ensure_template(
-    maintenance: &mut PgConnection,
-    options: &PgConnectOptions,
-    name: &str,
-) -> anyhow::Result<()> {
+/// Clones a template, which is created and filled first if it does not exist; returns how to connect to the server, and the name of the copy.
+async fn clone(
+    maintenance_url: &str,
+    template: &str,
+    owner: &str,
+    fill: impl AsyncFnOnce(&mut PgConnection) -> anyhow::Result<()>,
+) -> anyhow::Result<(PgConnectOptions, String)> {
+    let options = PgConnectOptions::from_str(maintenance_url)?;
+    let mut maintenance =
+        options.connect().await.context("PostgreSQL does not answer at TEST_DATABASE_URL")?;
+    sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut maintenance).await?;
     let exists: Option<i32> = sqlx::query_scalar("SELECT 1 FROM pg_database WHERE datname = $1")
-        .bind(name)
-        .fetch_optional(&mut *maintenance)
+        .bind(template)
+        .fetch_optional(&mut maintenance)
         .await?;
-    if exists.is_some() {
-        return Ok(());
+    if exists.is_none() {
+        // Created under another name and renamed at the end, so that an existing template is always complete.
+        let unfinished = format!("{template}_{}", Uuid::new_v4().simple());
+        create(&mut maintenance, &unfinished, None).await?;
+        let mut connection = options.clone().database(&unfinished).connect().await?;
+        fill(&mut connection).await?;
+        connection.close().await?;
+        let rename = format!("ALTER DATABASE {unfinished} RENAME TO {template}");
+        sqlx::query(AssertSqlSafe(rename)).execute(&mut maintenance).await?;
     }
-    // Created under another name and renamed at the end, so that an existing template is always complete.
-    let unfinished = format!("{name}_{}", Uuid::new_v4().simple());
-    create(maintenance, &unfinished, None).await?;
-    let mut template = options.clone().database(&unfinished).connect().await?;
-    payment_ledger::MIGRATOR.run(&mut template).await?;
-    idempotency::MIGRATOR.run(&mut template).await?;
-    hand_over_idempotency_schema(&mut template).await?;
+    let name = format!("{owner}_{}", Uuid::new_v4().simple());
+    create(&mut maintenance, &name, Some(template)).await?;
+    maintenance.close().await?;
+    Ok((options, name))
+}
+
+async fn fill_for_bank(template: &mut PgConnection) -> anyhow::Result<()> {
+    payment_ledger::MIGRATOR.run(&mut *template).await?;
+    idempotency::MIGRATOR.run(&mut *template).await?;
+    hand_over_idempotency_schema(&mut *template).await?;
     // As the first background-worker of the day does.
-    sqlx::query("SELECT idempotency.create_partitions()").execute(&mut template).await?;
+    sqlx::query("SELECT idempotency.create_partitions()").execute(&mut *template).await?;
     for role in SERVICE_ROLES {
-        ensure_login(&mut template, role).await?;
+        ensure_login(template, role).await?;
     }
-    template.close().await?;
-    let rename = format!("ALTER DATABASE {unfinished} RENAME TO {name}");
-    sqlx::query(AssertSqlSafe(rename)).execute(maintenance).await?;
     Ok(())
+}
+
+async fn fill_for_switch(template: &mut PgConnection) -> anyhow::Result<()> {
+    Ok(mock_switch::MIGRATOR.run(template).await?)
 }
 
 /// Creates the login of a role. It runs as the role, which then owns whatever the process creates; by itself it has no rights.

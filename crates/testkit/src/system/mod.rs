@@ -156,7 +156,7 @@ impl System {
         let folder = test_environment.scratch.join(format!("{name}-{}", Uuid::new_v4().simple()));
         std::fs::create_dir_all(&folder)?;
         let maintenance_url = options.database_url.as_deref().unwrap_or(&test_environment.database_url);
-        let database = database::create_from_template(maintenance_url).await?;
+        let database = database::create_for_bank(maintenance_url).await?;
         // For the examination of a failure.
         std::fs::write(folder.join("database.url"), &database.owner_url)?;
         if options.commits_may_be_lost {
@@ -384,7 +384,7 @@ async fn start_mock(
     sandbox_amounts: bool,
     proxies: &Proxies,
 ) -> anyhow::Result<Process> {
-    let database_url = database::create_empty(&test_environment.database_url).await?;
+    let database_url = database::create_for_switch(&test_environment.database_url).await?;
     let database_url = match &proxies.database {
         Some(proxy) => database::at(&database_url, proxy)?,
         None => database_url,
