@@ -15,7 +15,7 @@ use testkit::switch::UNORDERED;
 use testkit::system::OPENING_MINOR;
 
 use crate::bank::Bank;
-use crate::customers::{Customers, order};
+use crate::customers::{Customers, RECALL_REFUSED_MINOR, order};
 
 /// Everything that is wrong, and what was reached.
 #[derive(Debug, Default)]
@@ -416,9 +416,6 @@ impl Books {
         Ok(())
     }
 }
-
-/// The sandbox amount of a transfer that settles and refuses to be recalled.
-const RECALL_REFUSED_MINOR: i64 = 9_016;
 
 #[cfg(test)]
 mod tests {

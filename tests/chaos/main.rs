@@ -76,6 +76,11 @@ async fn r11_r12_r13_r15_chaos_loses_doubles_and_strands_no_payment() -> anyhow:
     let accounts = customers::accounts(length);
     let steps = schedule::draw(seed, length);
     println!("seed {seed}, {seconds} s, {} faults", steps.len());
+    if length < REACHES_EVERYTHING {
+        println!(
+            "a run of {REACHES_EVERYTHING:?} or more must reach every end and race, and this one need not"
+        );
+    }
     let mut bank = Bank::start(&accounts).await?;
     let customers = Customers::new(seed, &bank.links[&schedule::Link::CustomersToApi].address);
     let sampler = Sampler::new(&bank, accounts.len())?;
