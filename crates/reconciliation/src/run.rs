@@ -39,6 +39,11 @@ pub enum ReconciliationError {
         "the report of the reconciliation run could not be written as JSON or read again; this is a software defect"
     )]
     Report(#[from] serde_json::Error),
+    /// Another attempt has ended the run, and deleted its list of workflows: what this one finds without the list is no drift.
+    #[error(
+        "the attempt at the reconciliation run ended early because another one has ended the run; nothing is left to do"
+    )]
+    EndedByAnotherAttempt,
 }
 
 /// Called with the progress of a run.
@@ -397,12 +402,16 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Opens exceptions for the findings and adds the findings to the report.
+    /// Opens exceptions for the findings and adds the findings to the report, unless the run has ended meanwhile. An attempt whose process was
+    /// stopped goes on beside the one that replaced it.
     async fn open_exceptions(
         &self,
         findings: Vec<Finding>,
         run: &mut ReconciliationProgress,
     ) -> Result<(), ReconciliationError> {
+        if !findings.is_empty() && self.ledger.reconciliation_report(run.run_id()).await?.is_some() {
+            return Err(ReconciliationError::EndedByAnotherAttempt);
+        }
         let known = self.ledger.open_findings(&findings).await?;
         for (finding, known) in findings.iter().zip(&known) {
             tracing::warn!(drift = finding.drift.as_str(), payment.id = finding.payment_id.as_ref().map(PaymentId::as_str),

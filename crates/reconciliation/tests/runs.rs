@@ -17,7 +17,7 @@ use payment_protocol::ids::{AccountId, ClientId, EventId, PaymentId, RunId, Swit
 use payment_protocol::inbox::CallbackStatus;
 use payment_protocol::money::Money;
 use payment_protocol::port::ReserveOutcome;
-use reconciliation::{Reconciler, ReconciliationProgress, ReconciliationReport};
+use reconciliation::{Reconciler, ReconciliationError, ReconciliationProgress, ReconciliationReport};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgPool};
@@ -247,6 +247,31 @@ async fn s1_6_a_resumed_run_reports_the_same_as_an_uninterrupted_one(pool: PgPoo
             }
         }
     }
+}
+
+/// A worker is stopped within a run. Temporal gives the run to another one, which ends it and deletes the list of workflows: without the list
+/// every open payment would look as if it had no workflow.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_attempt_that_goes_on_after_another_one_ended_the_run_opens_no_exception(pool: PgPool) {
+    let bank = Bank::new(pool).await;
+    let (heartbeat, reached) = (Mutex::new(None), Notify::new());
+    let progress = |progress: &ReconciliationProgress| {
+        heartbeat.lock().unwrap().get_or_insert_with(|| serde_json::to_string(progress).unwrap());
+        reached.notify_one();
+    };
+    let mut stopped = std::pin::pin!(bank.reconciler.run(TOLERANCE, None, &progress));
+    tokio::select! {
+        biased;
+        () = reached.notified() => {}
+        ended = &mut stopped => panic!("the run has ended: {ended:?}"),
+    }
+    let heartbeat = heartbeat.lock().unwrap().clone().unwrap();
+    assert!(bank.resume(&heartbeat).await.drift_count() > 0);
+    // What is opened from here on, the stopped attempt opens.
+    bank.damage("DELETE FROM exceptions").await;
+    let ended = stopped.await;
+    assert!(matches!(ended, Err(ReconciliationError::EndedByAnotherAttempt)), "{ended:?}");
+    assert_eq!(bank.exceptions().await, 0);
 }
 
 /// A newer version may have written a row that this one cannot read.
