@@ -83,6 +83,8 @@ pub(crate) struct SubmitAdapter<'a> {
     slowest_answer_ms: AtomicU64,
     /// The recorded attempt: its number and the order to send.
     attempt: OnceLock<(u32, TransferOrder, Timestamp)>,
+    /// When its record began, by a clock that goes on while the process is stopped.
+    recorded_at: OnceLock<Instant>,
     /// The switch's own transfer id.
     transfer_id: OnceLock<String>,
 }
@@ -96,6 +98,7 @@ impl<'a> SubmitAdapter<'a> {
             has_sent: AtomicBool::new(false),
             slowest_answer_ms: AtomicU64::new(0),
             attempt: OnceLock::new(),
+            recorded_at: OnceLock::new(),
             transfer_id: OnceLock::new(),
         }
     }
@@ -115,8 +118,9 @@ impl<'a> SubmitAdapter<'a> {
     pub(crate) async fn reserve_with_attempt(&self) -> bool {
         let SwitchSession { ledger, payment, .. } = self.session;
         let Ok(Prepared { switch_now, marker }) = self.prepare().await else { return false };
+        let began = Instant::now();
         let transfer = ledger.reserve_with_attempt(payment, &self.run, switch_now, marker.as_deref()).await;
-        transfer.map(|transfer| self.keep_attempt(1, transfer)).is_some()
+        transfer.map(|transfer| self.keep_attempt(1, transfer, began)).is_some()
     }
 
     /// Reads what an attempt needs from the switch before it is recorded.
@@ -145,10 +149,19 @@ impl<'a> SubmitAdapter<'a> {
         Ok(Prepared { switch_now, marker })
     }
 
-    fn keep_attempt(&self, n: u32, transfer: OutgoingTransfer) {
+    /// Keeps the attempt, whose record began at that time.
+    fn keep_attempt(&self, n: u32, transfer: OutgoingTransfer, began: Instant) {
         let deadline = transfer.deadline;
         // Set once: an adapter serves one attempt.
         let _ = self.attempt.set((n, self.session.order(transfer), deadline));
+        let _ = self.recorded_at.set(began);
+    }
+
+    /// Whether the process was stopped for so long after the record that the submit deadline has passed. The payment may have been cancelled
+    /// meanwhile, and operators may have released it; a switch that honours no deadline would accept the transfer all the same.
+    fn is_late(&self) -> bool {
+        let limit = Duration::from_millis(self.session.payment.profile.submit_deadline_ms);
+        self.recorded_at.get().is_some_and(|recorded_at| recorded_at.elapsed() >= limit)
     }
 
     /// Waits for an answer of the switch, and remembers how long.
@@ -201,11 +214,12 @@ impl SubmitPort for SubmitAdapter<'_> {
         }
         let SwitchSession { ledger, payment, .. } = self.session;
         let Prepared { switch_now, marker } = self.prepare().await?;
+        let began = Instant::now();
         let (ruling, transfer) = ledger
             .record_attempt(&payment.payment_id, &self.run, switch_now, self.tried_before, marker.as_deref())
             .await?;
         if let (AttemptRuling::Send(n), Some(transfer)) = (ruling, transfer) {
-            self.keep_attempt(n, transfer);
+            self.keep_attempt(n, transfer, began);
         }
         Ok(ruling)
     }
@@ -231,6 +245,13 @@ impl SubmitPort for SubmitAdapter<'_> {
             Err(detail) => return SendAnswer::Unknown { detail },
         };
         crash_point("before sending a submit");
+        if self.is_late() {
+            return SendAnswer::Unknown {
+                detail:
+                    "the transfer was not sent: its submit deadline passed before the process could send it"
+                        .into(),
+            };
+        }
         self.has_sent.store(true, Ordering::Relaxed);
         set_on_current(attribute::REPLAYED, false);
         let reply = self.timed(client.send(order)).await;
