@@ -106,6 +106,7 @@ pub async fn consume(
     // Earlier events of a key first; and since every process locks the rows of keys in this order, no two of them deadlock.
     by_key.sort_by(|(_, a), (_, b)| (&a.event.key, a.event.sequence).cmp(&(&b.event.key, b.event.sequence)));
     let mut results = Vec::with_capacity(received.len());
+    let mut unavailable = 0;
     // An event may have been delivered any number of times. Each delivery follows the one before, whose mark decides about it; where there is
     // no mark, because the database did not answer, the next delivery is the first one.
     while !by_key.is_empty() {
@@ -114,20 +115,23 @@ pub async fn consume(
             by_key.into_iter().partition(|(_, received)| ids.insert(received.event.event_id.as_str()));
         by_key = repeated;
         let (numbers, events): (Vec<usize>, Vec<&ReceivedEvent>) = different.into_iter().unzip();
-        results.extend(numbers.into_iter().zip(consume_different(pool, consumer, &events, effect).await));
+        let consumed = consume_different(pool, consumer, &events, effect, &mut unavailable).await;
+        results.extend(numbers.into_iter().zip(consumed));
     }
     results.sort_by_key(|(number, _)| *number);
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Consumes different events, those of a key in their order: together, or else one by one.
+/// Consumes different events, those of a key in their order: together, or else one by one. `unavailable` counts those of the batch that were
+/// consumed alone and were unavailable.
 async fn consume_different(
     pool: &Pool,
     consumer: &str,
     events: &[&ReceivedEvent],
     effect: &impl EventEffect,
+    unavailable: &mut usize,
 ) -> Vec<Result<ConsumeOutcome, EffectError>> {
-    if events.len() > 1 {
+    if events.len() > 1 && *unavailable < UNAVAILABLE_MAX {
         match consume_together(pool, consumer, events, effect).await {
             Ok(Some(outcomes)) => return outcomes.into_iter().map(Ok).collect(),
             // An event is early. Alone, it is deferred and the others are consumed.
@@ -143,16 +147,15 @@ async fn consume_different(
         }
     }
     let mut results = Vec::with_capacity(events.len());
-    let mut unavailable = 0;
     for received in events {
-        let result = if unavailable >= UNAVAILABLE_MAX {
+        let result = if *unavailable >= UNAVAILABLE_MAX {
             Err(EffectError::Unavailable("the effects of other events were unavailable just now".into()))
         } else {
             consume_together(pool, consumer, &[*received], effect).await.map(|outcomes| {
                 outcomes.and_then(|outcomes| outcomes.first().copied()).unwrap_or(ConsumeOutcome::OutOfOrder)
             })
         };
-        unavailable += usize::from(matches!(result, Err(EffectError::Unavailable(_))));
+        *unavailable += usize::from(matches!(result, Err(EffectError::Unavailable(_))));
         results.push(result);
     }
     results
