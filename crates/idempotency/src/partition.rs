@@ -16,8 +16,9 @@ use crate::IdempotencyError;
 const AGE_MIN_DAYS: i32 = 2;
 /// Advisory lock of processes that create and drop partitions; the function that creates them takes it, too.
 const MAINTENANCE_LOCK: i64 = 0x6964_656d_6461_7973;
-/// Longest wait for a lock on the table, so that claims never queue behind maintenance.
-const LOCK_TIMEOUT: &str = "SET lock_timeout = '500ms'";
+/// The session's limits: it waits for a lock on the table so long at most, so that claims never queue behind maintenance; and the server ends
+/// it, and frees the maintenance lock, where the process has become silent.
+const SESSION: &str = "SET lock_timeout = '500ms'; SET idle_session_timeout = '15s'";
 
 /// Partitions created and dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub async fn create_partitions(pool: &Pool) -> Result<u32, IdempotencyError> {
 pub async fn maintain_partitions(pool: &Pool) -> Result<PartitionChanges, IdempotencyError> {
     let created = create_partitions(pool).await?;
     // DETACH CONCURRENTLY is not allowed in a transaction, so the lock is held by the session; closing the connection
-    // releases the lock and resets lock_timeout.
+    // releases the lock and ends the limits.
     let mut connection = pool.acquire().await?;
     connection.close_on_drop();
     let dropped = drop_partitions(&mut connection).await?;
@@ -53,7 +54,7 @@ pub async fn maintain_partitions(pool: &Pool) -> Result<PartitionChanges, Idempo
 }
 
 async fn drop_partitions(connection: &mut Connection) -> Result<u32, IdempotencyError> {
-    sqlx::raw_sql(LOCK_TIMEOUT).execute(&mut *connection).await?;
+    sqlx::raw_sql(SESSION).execute(&mut *connection).await?;
     let is_locked =
         sqlx::query_scalar!(r#"SELECT pg_try_advisory_lock($1) AS "is_locked!""#, MAINTENANCE_LOCK)
             .fetch_one(&mut *connection)
