@@ -27,6 +27,11 @@ pub(super) struct Bank {
     temporal: FaultProxy,
 }
 
+/// A payment-worker reaches the switch through the gate.
+fn behind(gate: &Gate) -> Proxies {
+    Proxies { switch: Some(gate.address.clone()), ..Proxies::default() }
+}
+
 impl Bank {
     pub(super) async fn start(servers: TestEnvironment) -> anyhow::Result<Self> {
         let gate = Gate::start().await?;
@@ -35,10 +40,7 @@ impl Bank {
             FaultProxy::start(address.split_once("://").map_or(address.as_str(), |(_, rest)| rest)).await?;
         let options = SystemOptions {
             currency: "USD",
-            proxies: BTreeMap::from([(
-                "payment-worker",
-                Proxies { switch: Some(gate.address.clone()), ..Proxies::default() },
-            )]),
+            proxies: BTreeMap::from([("payment-worker", behind(&gate))]),
             callback_proxy: Some(gate.address.clone()),
             temporal_address: Some(format!("http://{}", temporal.address)),
             // Each submit is then an activity of its own, which queries first: a fault can come between reserve and submit.
@@ -96,7 +98,10 @@ impl Bank {
     /// The same, and starts another worker; returns the stopped one.
     pub(super) async fn stop_worker(&mut self) -> anyhow::Result<Process> {
         self.pause_worker()?;
-        let other = self.system.start_process("payment-worker", "PAYMENTS_WORKER__METRICS_LISTEN").await?;
+        let proxies = behind(&self.gate);
+        let worker = "payment-worker";
+        let other =
+            self.system.start_process_behind(worker, "PAYMENTS_WORKER__METRICS_LISTEN", &proxies).await?;
         Ok(std::mem::replace(&mut self.system.worker, other))
     }
 
