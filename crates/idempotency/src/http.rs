@@ -310,7 +310,41 @@ pub fn json_response(stored: StoredResponse, is_replay: bool) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
+
+    #[derive(Clone)]
+    struct NobodyIsKnown;
+
+    impl Identify for NobodyIsKnown {
+        async fn identify(&self, _: &mut Parts) -> Result<KeyOwner, Response> {
+            Err(StatusCode::UNAUTHORIZED.into_response())
+        }
+    }
+
+    #[derive(Clone)]
+    struct NeverReady;
+
+    impl Service<Request> for NeverReady {
+        type Response = Response;
+        type Error = Infallible;
+        type Future = std::future::Pending<Result<Response, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Pending
+        }
+
+        fn call(&mut self, _: Request) -> Self::Future {
+            std::future::pending()
+        }
+    }
+
+    #[test]
+    fn a_service_with_keys_is_ready_when_the_inner_one_is() {
+        let mut service = IdempotencyLayer::new(NobodyIsKnown).layer(NeverReady);
+        assert!(service.poll_ready(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
 
     #[test]
     fn each_error_of_the_store_has_its_refusal() {
