@@ -13,7 +13,7 @@ mutants() {
   start_run mutants
   install_tools
   has_command cargo-mutants || PATH=$tools_dir:$PATH
-  has_command cargo-mutants || install_mutants
+  has_command cargo-mutants || build_cargo_program cargo-mutants "$mutants_release"
   start_test_database
   DATABASE_URL=$(database_url "$test_pg_port" postgres)
   if [ "$crate" = payment-ledger ]; then
@@ -29,14 +29,4 @@ mutants() {
   [ -f "$outcomes/caught.txt" ] || fail "cargo mutants ended without an outcome"
   log_step "mutants of $crate: $(wc -l <"$outcomes/caught.txt") caught, $(wc -l <"$outcomes/missed.txt") missed, $(wc -l <"$outcomes/timeout.txt") without an end, $(wc -l <"$outcomes/unviable.txt") that do not compile"
   return "$code"
-}
-
-install_mutants() {
-  local work=${tools_dir%/bin}/cargo-mutants-build
-  log_step "building cargo-mutants $mutants_release from crates.io (once; some minutes of processor time)"
-  run_logged "$log_dir/cargo-mutants-build.log" env CARGO_TARGET_DIR="$work/target" \
-    cargo install --locked --root "$work" --version "=$mutants_release" cargo-mutants ||
-    fail "cargo-mutants could not be built; see the log above"
-  mv "$work/bin/cargo-mutants" "$tools_dir/cargo-mutants"
-  rm -rf "$work"
 }

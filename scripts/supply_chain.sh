@@ -53,8 +53,12 @@ find_cargo_deny() {
 # install_cargo_program PROGRAM VERSION URL CHECKSUMS: its release, or else a build of its package, whose dependencies its own
 # lock file pins.
 install_cargo_program() {
+  download_release "$1" "$3" "$4" || build_cargo_program "$1" "$2"
+}
+
+# build_cargo_program PROGRAM VERSION
+build_cargo_program() {
   local program=$1 version=$2 work=${tools_dir%/bin}/$1-build
-  ! download_release "$program" "$3" "$4" || return 0
   log_step "building $program $version from crates.io (once; about 3 minutes of processor time)"
   # Without optimisation: a run takes seconds all the same.
   run_logged "$dev_dir/log/$program-build.log" env CARGO_TARGET_DIR="$work/target" CARGO_PROFILE_RELEASE_OPT_LEVEL=0 \
