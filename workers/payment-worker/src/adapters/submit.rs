@@ -81,10 +81,9 @@ pub(crate) struct SubmitAdapter<'a> {
     has_sent: AtomicBool,
     /// The longest time for one answer of the switch, in milliseconds.
     slowest_answer_ms: AtomicU64,
-    /// The recorded attempt: its number and the order to send.
-    attempt: OnceLock<(u32, TransferOrder, Timestamp)>,
-    /// When its record began, by a clock that goes on while the process is stopped.
-    recorded_at: OnceLock<Instant>,
+    /// The recorded attempt: its number, the order to send, its deadline, and when its record began, by a clock that goes on while the
+    /// process is stopped.
+    attempt: OnceLock<(u32, TransferOrder, Timestamp, Instant)>,
     /// The switch's own transfer id.
     transfer_id: OnceLock<String>,
 }
@@ -98,7 +97,6 @@ impl<'a> SubmitAdapter<'a> {
             has_sent: AtomicBool::new(false),
             slowest_answer_ms: AtomicU64::new(0),
             attempt: OnceLock::new(),
-            recorded_at: OnceLock::new(),
             transfer_id: OnceLock::new(),
         }
     }
@@ -153,15 +151,13 @@ impl<'a> SubmitAdapter<'a> {
     fn keep_attempt(&self, n: u32, transfer: OutgoingTransfer, began: Instant) {
         let deadline = transfer.deadline;
         // Set once: an adapter serves one attempt.
-        let _ = self.attempt.set((n, self.session.order(transfer), deadline));
-        let _ = self.recorded_at.set(began);
+        let _ = self.attempt.set((n, self.session.order(transfer), deadline, began));
     }
 
     /// Whether the process was stopped for so long after the record that the submit deadline has passed. The payment may have been cancelled
     /// meanwhile, and operators may have released it; a switch that honours no deadline would accept the transfer all the same.
-    fn is_late(&self) -> bool {
-        let limit = Duration::from_millis(self.session.payment.profile.submit_deadline_ms);
-        self.recorded_at.get().is_some_and(|recorded_at| recorded_at.elapsed() >= limit)
+    fn is_late(&self, record_began: Instant) -> bool {
+        record_began.elapsed() >= Duration::from_millis(self.session.payment.profile.submit_deadline_ms)
     }
 
     /// Waits for an answer of the switch, and remembers how long.
@@ -226,7 +222,7 @@ impl SubmitPort for SubmitAdapter<'_> {
 
     async fn send(&self, _reference: &Reference) -> SendAnswer {
         // The recorded order carries the reference.
-        let Some((n, order, _)) = self.attempt.get() else {
+        let Some((n, order, _, record_began)) = self.attempt.get() else {
             return SendAnswer::Unknown {
                 detail: "the transfer was not sent: the ledger recorded no attempt".into(),
             };
@@ -245,7 +241,7 @@ impl SubmitPort for SubmitAdapter<'_> {
             Err(detail) => return SendAnswer::Unknown { detail },
         };
         crash_point("before sending a submit");
-        if self.is_late() {
+        if self.is_late(*record_began) {
             return SendAnswer::Unknown {
                 detail:
                     "the transfer was not sent: its submit deadline passed before the process could send it"
@@ -265,7 +261,7 @@ impl SubmitPort for SubmitAdapter<'_> {
     async fn record_answer(&self, n: u32, answer: &SendAnswer) -> Result<(), SubmitAdapterError> {
         let transfer_id = self.transfer_id.get().map(String::as_str);
         let id = &self.session.payment.payment_id;
-        let Some((_, _, deadline)) = self.attempt.get() else { return Ok(()) };
+        let Some((_, _, deadline, _)) = self.attempt.get() else { return Ok(()) };
         let ledger = self.session.ledger;
         match ledger.record_answer(id, n, answer, transfer_id, *deadline).await {
             // The connection may be lost, as after a restart of the database, and a repeated attempt could not record this answer.
