@@ -150,6 +150,15 @@ async fn r36_each_process_uses_the_rights_that_it_has() -> anyhow::Result<()> {
     let returned = system.pay("5.02").await?;
     system.wait_for_state(&returned.payment_id, "settled").await?;
     system.switch.return_part(&returned.reference, "r-1", 100).await?;
+    let recorded = async |count: i64| {
+        until(&format!("{count} returns are recorded"), WITHIN, || async {
+            let stored =
+                sqlx::query_scalar::<_, i64>("SELECT count(*) FROM returns WHERE booked_at IS NOT NULL");
+            Ok((stored.fetch_one(&system.database.pool).await? == count).then_some(()))
+        })
+        .await
+    };
+    recorded(1).await?;
     // Another part comes back, which a statement shows and no callback reports; a payment is open.
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let open = system.pay("5.03").await?;
@@ -185,6 +194,8 @@ async fn r36_each_process_uses_the_rights_that_it_has() -> anyhow::Result<()> {
         until("the rights are used", WITHIN, || async { Ok(unexplained().await?.is_empty().then_some(())) })
             .await;
     assert_eq!(unexplained().await?, [""; 0], "{all_used:?}");
+    // The callback of the second return, which the switch repeats since payments-api is back.
+    recorded(2).await?;
     system.audit().await?;
     cluster.discard();
     Ok(())
