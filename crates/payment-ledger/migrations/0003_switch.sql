@@ -5,6 +5,8 @@ CREATE TABLE submissions (
     payment_id  text        NOT NULL REFERENCES payments,
     attempt     integer     NOT NULL,
     recorded_at timestamptz NOT NULL DEFAULT now(),
+    -- Of the call that recorded it, by which the call finds it after a COMMIT without an answer. NULL: recorded again after it was lost.
+    token       uuid,
     outcome     text,
     detail      text,
     answered_at timestamptz,

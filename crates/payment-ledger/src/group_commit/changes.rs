@@ -9,6 +9,7 @@ use payment_protocol::keys::StepKey;
 use payment_protocol::rail_id::RailId;
 use postgres_kit::Connection;
 use postgres_kit::text::replace_nul;
+use uuid::Uuid;
 
 use crate::LedgerError;
 use crate::events::StateEvent;
@@ -43,6 +44,7 @@ pub(crate) struct NewAttempt {
     pub(crate) number: i32,
     pub(crate) submit_deadline: Timestamp,
     pub(crate) rail_id: Option<RailId>,
+    pub(crate) token: Uuid,
     pub(crate) marker: Option<String>,
 }
 
@@ -159,7 +161,8 @@ async fn write_steps(tx: &mut Connection, all: &[(&LockedPayment, &Changes)]) ->
                WHERE p.payment_id = ANY ($1) AND p.payment_id = c.payment_id
                RETURNING 1),
            attempt AS (
-               INSERT INTO submissions (payment_id, attempt, marker) SELECT * FROM unnest($9::text[], $10::int[], $11::text[])),
+               INSERT INTO submissions (payment_id, attempt, marker, token)
+               SELECT * FROM unnest($9::text[], $10::int[], $11::text[], $26::uuid[])),
            answer AS (
                UPDATE submissions s
                SET outcome = 'accepted', answered_at = clock_timestamp(), transfer_id = coalesce(s.transfer_id, c.transfer_id)
@@ -204,6 +207,7 @@ async fn write_steps(tx: &mut Connection, all: &[(&LockedPayment, &Changes)]) ->
         &column(&lines, |(_, state, _)| state.as_str()) as &[&str],
         &column(&lines, |(.., detail)| replace_nul(detail).into_owned()),
         &column(&payments, |(_, changes)| changes.attempt.as_ref()?.rail_id.as_ref().map(RailId::as_str)) as &[Option<&str>],
+        &column(&attempts, |(_, attempt)| attempt.token),
     )
     .fetch_one(tx)
     .await?;

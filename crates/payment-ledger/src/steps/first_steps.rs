@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use payment_protocol::Payment;
 use payment_protocol::ids::RunId;
 use payment_protocol::port::ReserveOutcome;
+use uuid::Uuid;
 
 use crate::accounts::LockedAccount;
 use crate::group_commit::changes::Changes;
@@ -30,6 +31,7 @@ impl Ledger {
             run: run.clone(),
             switch_now,
             tried_before: false,
+            token: Uuid::new_v4(),
             marker: marker.map(str::to_owned),
         };
         self.group.run(FirstSteps { reserve, attempt }).await

@@ -12,6 +12,7 @@ use payment_protocol::rules::{self, AttemptRuling, NotSent};
 use payment_protocol::submit::SendAnswer;
 use postgres_kit::Connection;
 use postgres_kit::text::replace_nul;
+use uuid::Uuid;
 
 use crate::accounts::LockedAccount;
 use crate::group_commit::changes::{self, AcceptedAttempt, Changes, NewAttempt};
@@ -60,6 +61,7 @@ impl Ledger {
             run: run.clone(),
             switch_now,
             tried_before,
+            token: Uuid::new_v4(),
             marker: marker.map(str::to_owned),
         };
         match self.group.run(step.clone()).await {
@@ -84,7 +86,12 @@ impl Ledger {
             locked.rail_id = rail_id::mint(&mut tx, &locked).await?;
         }
         let (ruling, attempt) = step.rule(&locked, &locked.facts)?;
-        let Some((changes, transfer)) = attempt else { return Ok((ruling, None)) };
+        let Some((changes, transfer)) = attempt else {
+            if ruling == AttemptRuling::NotSent(NotSent::SecondAttemptForbidden) {
+                return Ok(own_attempt(&mut tx, step, &locked).await?.unwrap_or((ruling, None)));
+            }
+            return Ok((ruling, None));
+        };
         changes::write(&mut tx, &[(&locked, &changes)]).await?;
         tx.commit().await?;
         Ok((ruling, Some(transfer)))
@@ -248,6 +255,8 @@ pub(crate) struct AttemptStep {
     pub(crate) run: RunId,
     pub(crate) switch_now: Timestamp,
     pub(crate) tried_before: bool,
+    /// Of this call.
+    pub(crate) token: Uuid,
     pub(crate) marker: Option<String>,
 }
 
@@ -286,6 +295,7 @@ impl AttemptStep {
                 number: i32::try_from(attempt).unwrap_or(i32::MAX),
                 submit_deadline: deadline,
                 rail_id: name.rail_id.clone(),
+                token: self.token,
                 marker: self.marker.clone(),
             }),
             ..Changes::default()
@@ -316,6 +326,24 @@ impl GroupStep for AttemptStep {
             None => (Changes::default(), (ruling, None)),
         }))
     }
+}
+
+/// The attempt that a group recorded for this call, if its COMMIT had no answer: nothing was sent, and the attempt may be.
+async fn own_attempt(
+    tx: &mut Connection,
+    step: &AttemptStep,
+    locked: &LockedPayment,
+) -> Result<Option<(AttemptRuling, Option<OutgoingTransfer>)>, LedgerError> {
+    let attempt = sqlx::query_scalar!(
+        "SELECT attempt FROM submissions WHERE payment_id = $1 AND token = $2",
+        step.payment_id.as_str(),
+        step.token,
+    )
+    .fetch_optional(tx)
+    .await?;
+    let (Some(attempt), Some(deadline)) = (attempt, locked.submit_deadline) else { return Ok(None) };
+    let ruling = AttemptRuling::Send(u32::try_from(attempt).unwrap_or(u32::MAX));
+    Ok(Some((ruling, Some(outgoing_transfer(locked, locked.transfer_name(), deadline)))))
 }
 
 /// An accepted attempt in a group.

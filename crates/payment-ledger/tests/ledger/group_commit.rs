@@ -8,6 +8,7 @@ use payment_ledger::LedgerError;
 use payment_ledger::switch::callbacks::StoreCallbackOutcome;
 use payment_protocol::cause::ReserveRefusal;
 use payment_protocol::port::{DebitOutcome, ReserveOutcome};
+use payment_protocol::rules::{AttemptRuling, NotSent};
 use payment_protocol::submit::SendAnswer;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
@@ -16,6 +17,9 @@ use sqlx::{AssertSqlSafe, PgPool};
 const PAYMENTS: usize = 16;
 /// Time limit of a wait.
 const WITHIN: Duration = Duration::from_secs(30);
+/// Counts the groups whose COMMIT waits for the test.
+const HANGING: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+                          AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 async fn payments_at(bank: &Bank, stage: Stage) -> Vec<Sample> {
     let mut payments = Vec::new();
@@ -127,7 +131,7 @@ async fn a_refused_step_of_a_group_fails_alone(pool: PgPool) {
 async fn steps_of_a_group_that_is_not_committed_are_made_alone(pool: PgPool) {
     let bank = Bank::new(pool);
     let payments = payments_at(&bank, Stage::Accepted).await;
-    at_commit_of_groups(&bank, "RAISE 'refused by the test' USING ERRCODE = '40001'").await;
+    at_commit_of_groups(&bank, "operations", "RAISE 'refused by the test' USING ERRCODE = '40001'").await;
     let outcomes = join_all(payments.iter().map(|p| bank.reserve(p))).await;
     assert!(outcomes.iter().all(|outcome| *outcome == ReserveOutcome::Held));
     let alone = "SELECT count(DISTINCT xmin::text) FROM operations WHERE operation_key LIKE '%:reserve'";
@@ -142,11 +146,9 @@ async fn a_commit_without_an_answer_delays_no_later_step(options: PgPoolOptions,
     // Fewer than connections: each of their steps waits on one.
     let payments = payments_at(&bank, Stage::Accepted).await.split_off(PAYMENTS - 3);
     let later = bank.payment_at(Stage::Accepted, "later").await;
-    at_commit_of_groups(&bank, "PERFORM pg_advisory_xact_lock(4711)").await;
+    at_commit_of_groups(&bank, "operations", "PERFORM pg_advisory_xact_lock(4711)").await;
     let mut answer = bank.pool.acquire().await.unwrap();
     sqlx::query("SELECT pg_advisory_lock(4711)").execute(&mut *answer).await.unwrap();
-    let hanging = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
-                      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     // Read first, so that all of them come at the same moment: one that came later would share a group with the later step.
     let mut inputs = Vec::new();
     for p in &payments {
@@ -155,14 +157,55 @@ async fn a_commit_without_an_answer_delays_no_later_step(options: PgPoolOptions,
     let run = crate::support::first_run();
     let group = async { join_all(inputs.iter().map(|payment| bank.ledger.reserve(payment, &run))).await };
     let (outcomes, ()) = join(group, async {
-        until_one(&bank, hanging).await;
+        until_one(&bank, HANGING).await;
         let reserved = tokio::time::timeout(WITHIN, bank.reserve(&later)).await;
         assert_eq!(reserved.expect("a step waits for a group without an answer"), ReserveOutcome::Held);
-        assert_eq!(bank.number(hanging).await, 1, "the group has ended");
+        assert_eq!(bank.number(HANGING).await, 1, "the group has ended");
         sqlx::query("SELECT pg_advisory_unlock(4711)").execute(&mut *answer).await.unwrap();
     })
     .await;
     assert!(outcomes.into_iter().all(|outcome| outcome.unwrap() == ReserveOutcome::Held));
+    drop(answer);
+    bank.audit().await;
+    bank.close().await;
+}
+
+/// R6: an attempt whose group's COMMIT was only slow is sent, also where a second one is forbidden: the call finds its own record.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_only_attempt_is_sent_after_a_commit_without_an_answer(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let bank = Bank::with_connections(options, connect, 8).await;
+    let mut payments = Vec::new();
+    for n in 0..3 {
+        let mut order = bank.order(&format!("k{n}"));
+        order.profile.deduplicates = false;
+        payments.push(bank.order_at(Stage::Reserved, order).await);
+    }
+    at_commit_of_groups(&bank, "submissions", "PERFORM pg_advisory_xact_lock(4711)").await;
+    let mut answer = bank.pool.acquire().await.unwrap();
+    sqlx::query("SELECT pg_advisory_lock(4711)").execute(&mut *answer).await.unwrap();
+    let (run, now) = (first_run(), at(SWITCH_NOW_MS));
+    let attempts = async {
+        join_all(payments.iter().map(|p| bank.ledger.record_attempt(&p.id, &run, now, false, None))).await
+    };
+    let (recorded, ()) = join(attempts, async {
+        until_one(&bank, HANGING).await;
+        // The calls have given the group up: each waits alone for the row that the group has locked.
+        let alone = "SELECT count(*) / 3 FROM pg_stat_activity
+                     WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event <> 'advisory'";
+        until_one(&bank, alone).await;
+        sqlx::query("SELECT pg_advisory_unlock(4711)").execute(&mut *answer).await.unwrap();
+    })
+    .await;
+    for (p, recorded) in payments.iter().zip(recorded) {
+        let (ruling, transfer) = recorded.unwrap();
+        assert_eq!((ruling, transfer.is_some()), (AttemptRuling::Send(1), true));
+        let again = bank.ledger.record_attempt(&p.id, &run, now, false, None).await.unwrap();
+        assert_eq!(again, (AttemptRuling::NotSent(NotSent::SecondAttemptForbidden), None), "another call");
+    }
+    assert_eq!(bank.number("SELECT count(*) FROM submissions").await, 3);
     drop(answer);
     bank.audit().await;
     bank.close().await;
@@ -271,17 +314,17 @@ async fn reserve_with_attempt_does_both_or_nothing(pool: PgPool) {
     bank.audit().await;
 }
 
-/// Makes the database run this statement when a transaction with more than one reserve commits.
-async fn at_commit_of_groups(bank: &Bank, statement: &str) {
+/// Makes the database run this statement when a transaction with more than one new row of the table commits.
+async fn at_commit_of_groups(bank: &Bank, table: &str, statement: &str) {
     bank.sql(&format!(
         "CREATE FUNCTION at_commit() RETURNS trigger LANGUAGE plpgsql AS
          $$ BEGIN
-             IF (SELECT count(*) FROM operations WHERE xmin::text = (txid_current() % (2::bigint ^ 32)::bigint)::text) > 1 THEN
+             IF (SELECT count(*) FROM {table} WHERE xmin::text = (txid_current() % (2::bigint ^ 32)::bigint)::text) > 1 THEN
                  {statement};
              END IF;
              RETURN NULL;
          END $$;
-         CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON operations DEFERRABLE INITIALLY DEFERRED
+         CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON {table} DEFERRABLE INITIALLY DEFERRED
          FOR EACH ROW EXECUTE FUNCTION at_commit()"
     ))
     .await;
