@@ -106,6 +106,19 @@ const WITHOUT_REFERENCES: &str = "validate:query+deadline+cancel+recall";
 const WITH_SWITCH_FAULTS: usize = 4;
 /// Of so many accepted profiles the short tier walks one.
 const WITHOUT_TROUBLE: usize = 10;
+/// Profiles that the short tier walks with a fault, or a lost commit, and with all events; seeded bugs have these walks.
+const WITH_ALL_EVENTS: &[&str] = &[
+    "query:query+dedup+tombstone+deadline+cancel+recall+callback",
+    "query:query+deadline+callback",
+    "at_most_once:cancel+callback",
+];
+/// Profiles that the short tier walks with two runs alive at once.
+const WITH_SECOND_RUNS: &[&str] = &[
+    "query:query+dedup+tombstone+deadline+cancel+recall+callback",
+    "query:query+deadline+callback",
+    "at_most_once:statement",
+    "validate:query+deadline+cancel+recall",
+];
 /// More states than any walk has, about 15 GB of memory.
 const STATES_MAX: usize = 120_000_000;
 
@@ -280,30 +293,42 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
     Ok(walks)
 }
 
-/// The walks of the fast tier with one kind of trouble at a time: faults of ours, faults of the switch (at the rails, without the
-/// customer's and the account's events), lost commits, failovers (not where callbacks await a query), second runs (not at the rails), or
-/// false evidence; and every tenth of the accepted profiles without trouble. A sixth of its states.
+/// The walks of the fast tier with one kind of trouble at a time: faults of ours, faults of the switch (at the rails), lost commits,
+/// failovers (not where callbacks await a query), second runs (at [`WITH_SECOND_RUNS`]), or false evidence; and every tenth of the
+/// accepted profiles without trouble. Faults of the switch and lost commits at a rail are walked without the customer's and the account's
+/// events, other faults and lost commits with at most one, except at [`WITH_ALL_EVENTS`]. An eighth of its states.
 ///
 /// # Errors
 /// As [`fast`].
 pub fn short() -> anyhow::Result<Vec<Walk>> {
     let mut untroubled = 0_usize;
     let is_rail = |walk: &Walk| Rail::ALL.iter().any(|rail| profiles::name(&walk.profile) == rail.as_str());
+    let is_one_of = |walk: &Walk, names: &[&str]| names.contains(&profiles::name(&walk.profile).as_str());
     let is_short = |walk: &Walk| match walk.bounds.kinds_of_trouble() {
         0 => {
             untroubled += 1;
             untroubled % WITHOUT_TROUBLE == 1
         }
-        // The largest are left out: second runs at the rails; elsewhere faults of the switch, and failovers where callbacks await a query.
-        1 if is_rail(walk) => walk.bounds.second_runs == 0,
+        1 if walk.bounds.second_runs > 0 => is_one_of(walk, WITH_SECOND_RUNS),
+        1 if is_rail(walk) => true,
         1 => {
             let awaits_query = walk.profile.confirm_by_query != ConfirmByQuery::Never;
             walk.bounds.switch_faults == 0 && (walk.bounds.failovers == 0 || !awaits_query)
         }
         _ => false,
     };
-    let without_events = |walk: Walk| if walk.bounds.switch_faults > 0 { walk.with_events(0) } else { walk };
-    Ok(fast()?.into_iter().filter(is_short).map(without_events).collect())
+    let with_fewer_events = |walk: Walk| {
+        let WalkBounds { faults, switch_faults, lost_commits, events, .. } = walk.bounds;
+        let events_max = if switch_faults > 0 || lost_commits > 0 && is_rail(&walk) {
+            0
+        } else if faults + lost_commits > 0 && !is_one_of(&walk, WITH_ALL_EVENTS) {
+            1
+        } else {
+            WalkBounds::EVENTS
+        };
+        walk.with_events(events.min(events_max))
+    };
+    Ok(fast()?.into_iter().filter(is_short).map(with_fewer_events).collect())
 }
 
 /// The representative profiles and every rail with two faults, with two faults of the switch and two decisions, and with one fault
