@@ -8,7 +8,7 @@ use testkit::{System, SystemOptions};
 
 #[tokio::test]
 async fn r30_cancellations_by_customers_and_operators() -> anyhow::Result<()> {
-    let mut system = System::start("cancellation", SystemOptions::default()).await?;
+    let mut system = System::start("cancellation", SystemOptions::default().with_long_attempts()).await?;
     r30_a_customers_cancel_cancels_the_transfer_at_the_switch(&mut system).await?;
     r30_a_cancelled_workflow_cancels_the_transfer_at_the_switch(&mut system).await?;
     r30_a_terminated_workflow_recovers_without_resubmitting(&mut system).await?;

@@ -10,7 +10,7 @@ use testkit::wait::until;
 use testkit::{System, SystemOptions};
 
 /// How long the switch keeps back its answer to a submit, in milliseconds: longer than its callbacks take.
-const ACCEPT_HANG_MS: u64 = 5_000;
+const ACCEPT_HANG_MS: u64 = 10_000;
 /// Time limit for the delivery of callbacks.
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -18,7 +18,7 @@ const WITHIN: Duration = Duration::from_secs(60);
 async fn s0_3_to_s0_7_r23_payments_end_as_the_switch_confirms() -> anyhow::Result<()> {
     let options = SystemOptions::default()
         .with_profile("attempt_timeout_ms", ACCEPT_HANG_MS + 1_000)
-        .with_profile("submit_budget_ms", 27_000);
+        .with_profile("submit_budget_ms", 47_000);
     let mut system = System::start("confirmation", options).await?;
     s0_3_to_s0_7_a_confirmed_payment_is_debited_once(&mut system).await?;
     s0_6_repeated_callbacks_before_the_submit_returns_debit_once(&mut system).await?;
@@ -83,7 +83,7 @@ async fn s0_6_repeated_callbacks_before_the_submit_returns_debit_once(
 #[tokio::test]
 async fn s0_6_a_success_with_another_amount_keeps_the_hold() -> anyhow::Result<()> {
     // A query would say the true amount.
-    let options = SystemOptions::default().with_profile("confirm_by_query", "never");
+    let options = SystemOptions::default().with_long_attempts().with_profile("confirm_by_query", "never");
     let system = System::start("differs", options).await?;
     system.switch.set_default_behaviour(json!({"callback": {"amount_minor": 99}})).await?;
     let payment = system.pay("4.00").await?;

@@ -18,7 +18,7 @@ struct Bank {
 
 impl Bank {
     async fn start(name: &str) -> anyhow::Result<Self> {
-        let system = System::start(name, SystemOptions::default()).await?;
+        let system = System::start(name, SystemOptions::default().with_long_attempts()).await?;
         let api = system.start_process("operator-api", "PAYMENTS_OPERATOR_API__LISTEN").await?;
         Ok(Self { system, api })
     }

@@ -83,7 +83,7 @@ async fn s0_9_a_failure_callback_leads_to_a_cancel() -> anyhow::Result<()> {
 /// Of a payment at a switch whose profile sets no SLA; the timer of the SLA is the first timer of the workflow.
 #[tokio::test]
 async fn s0_5_the_default_sla_is_sixty_seconds() -> anyhow::Result<()> {
-    let mut options = SystemOptions::default();
+    let mut options = SystemOptions::default().with_long_attempts();
     options.profile.as_object_mut().context("the profile is not an object")?.remove("sla_ms");
     let system = System::start("default-sla", options).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;

@@ -60,7 +60,9 @@ async fn temporal_stores_no_account_no_amount_and_no_reason_in_clear() -> anyhow
 
 #[tokio::test]
 async fn a_payload_key_is_replaced_while_payments_are_on_their_way() -> anyhow::Result<()> {
-    let mut system = System::start("payload-keys", SystemOptions::default()).await?;
+    // The payment waits through six restarts.
+    let options = SystemOptions::default().with_profile("sla_ms", 600_000);
+    let mut system = System::start("payload-keys", options).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let before = system.pay("5.00").await?;
     system.wait_for_state(&before.payment_id, "submitted").await?;

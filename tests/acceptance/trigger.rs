@@ -17,9 +17,9 @@ const KILLS: [&str; 3] = ["crash-after-accepted", "crash-after-reserve", "anothe
 const FREEZES: [&str; 2] = ["debit-fails", "path-c"];
 
 fn options(sandbox_amounts: bool) -> SystemOptions {
-    SystemOptions { sandbox_amounts, settle_after_ms: 3_000, ..SystemOptions::default() }
+    SystemOptions { sandbox_amounts, settle_after_ms: 6_000, ..SystemOptions::default() }
         // Longer than the switch takes for "settles after 10 s" and for a callback that is 10 s late.
-        .with_profile("sla_ms", 20_000)
+        .with_profile("sla_ms", 25_000)
         .with_long_attempts()
 }
 

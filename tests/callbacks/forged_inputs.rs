@@ -32,7 +32,7 @@ async fn open_exceptions(system: &System, payment: &AcceptedPayment) -> anyhow::
 
 #[tokio::test]
 async fn r31_forged_workflows_change_no_payment() -> anyhow::Result<()> {
-    let mut system = System::start("forged-inputs", SystemOptions::default()).await?;
+    let mut system = System::start("forged-inputs", SystemOptions::default().with_long_attempts()).await?;
     r31_a_forged_recovery_releases_no_hold(&mut system).await?;
     r31_a_forged_first_workflow_does_not_replace_the_payment(&mut system).await?;
     Ok(())

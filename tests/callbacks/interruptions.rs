@@ -25,7 +25,7 @@ use crate::golden_table::{GoldenTable, Results};
 use testkit::row_lock::{lock_account, wait_until_blocked, waiting_queries};
 
 /// Delay of a held request at the switch.
-const HELD_MS: u64 = 2_500;
+const HELD_MS: u64 = 6_000;
 const AMOUNT_MINOR: i64 = 500;
 /// Time limit for one step.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -59,7 +59,7 @@ async fn interrupt_at_each_await(name: &str, options: SystemOptions, table: &str
     let table = GoldenTable::parse(table)?;
     let options = options
         .with_profile("attempt_timeout_ms", HELD_MS + 2_000)
-        .with_profile("submit_budget_ms", 25_000)
+        .with_profile("submit_budget_ms", 40_000)
         // The end of the SLA is not the subject of this test.
         .with_profile("sla_ms", 300_000);
     let system = System::start(name, options).await?;

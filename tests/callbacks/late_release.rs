@@ -17,7 +17,7 @@ use testkit::{System, SystemOptions};
 
 #[tokio::test]
 async fn r6_a_late_release_ends_the_workflow_that_needs_an_operator() -> anyhow::Result<()> {
-    let system = System::start("late-release", SystemOptions::default()).await?;
+    let system = System::start("late-release", SystemOptions::default().with_long_attempts()).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     // Every release violates this constraint.
     let constraint = "ALTER TABLE journal ADD CONSTRAINT no_release CHECK (kind <> 'release')";

@@ -19,7 +19,7 @@ async fn json_of(mut payctl: Command, arguments: &[&str]) -> anyhow::Result<Valu
 /// After the debit: an exception asks operators for the credit, which they make once, and the payment stays settled.
 #[tokio::test]
 async fn money_that_the_receiving_bank_returns_is_credited_by_operators() -> anyhow::Result<()> {
-    let system = System::start("returned-money", SystemOptions::default()).await?;
+    let system = System::start("returned-money", SystemOptions::default().with_long_attempts()).await?;
     let operators = system.operators(&["ann", "ben"]).await?;
     let exceptions = async || json_of(system.command("payctl"), &["exceptions"]).await;
     let payment = system.pay("5.00").await?;

@@ -20,8 +20,8 @@ const OFFSET_STEPS: std::ops::RangeInclusive<i64> = -20..=20;
 const STEP_MS: i64 = 10;
 const SLA_MS: u64 = 1_000;
 const AMOUNT_MINOR: i64 = 100;
-/// Duration of a slow cancel: as long as the earliest offset.
-const SLOW_CANCEL_MS: u64 = 200;
+/// Duration of a slow cancel: longer than the earliest offset, for the test sees the cancel late.
+const SLOW_CANCEL_MS: u64 = 600;
 /// Concurrent payments: with more, the machine is late and all offsets are on one side of the reference instant.
 const CONCURRENCY: usize = 16;
 /// Time limit for one step.
@@ -75,7 +75,11 @@ fn behaviours() -> [Behaviour; 4] {
 async fn r19_a_success_around_the_sla_end_confirms_or_cancels_never_both() -> anyhow::Result<()> {
     let _alone = crate::ALONE.lock().await;
     let rounds: usize = std::env::var("ROUNDS").map_or(Ok(1), |text| text.parse())?;
-    let system = System::start("sla-end", SystemOptions::default().with_profile("sla_ms", SLA_MS)).await?;
+    let system = System::start(
+        "sla-end",
+        SystemOptions::default().with_long_attempts().with_profile("sla_ms", SLA_MS),
+    )
+    .await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let mut settled = 0;
     let mut cancelled = 0;

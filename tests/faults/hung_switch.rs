@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use serde_json::json;
+use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
+use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use testkit::system::{ALICE, AcceptedPayment, OPENING_MINOR};
 use testkit::temporal::EventType;
 use testkit::wait::until;
@@ -35,6 +37,16 @@ async fn wait_until_held(
     .await
 }
 
+/// The type of the ordinary activity that this event schedules.
+fn scheduled_activity(event: &HistoryEvent) -> Option<&str> {
+    match &event.attributes {
+        Some(Attributes::ActivityTaskScheduledEventAttributes(scheduled)) => {
+            scheduled.activity_type.as_ref().map(|activity| activity.name.as_str())
+        }
+        _ => None,
+    }
+}
+
 /// A switch that was slow is asked by ordinary activities, which hold no workflow task, until it is quick again.
 #[tokio::test]
 async fn s1_4_only_a_quick_switch_is_asked_within_a_workflow_task() -> anyhow::Result<()> {
@@ -43,7 +55,7 @@ async fn s1_4_only_a_quick_switch_is_asked_within_a_workflow_task() -> anyhow::R
         let payment = system.pay("1.00").await?;
         system.wait_for_state(&payment.payment_id, "settled").await?;
         let history = system.history(&payment.payment_id).await?;
-        anyhow::Ok(history.iter().any(|event| event.event_type() == EventType::ActivityTaskScheduled))
+        anyhow::Ok(history.iter().any(|event| scheduled_activity(event) == Some("submit")))
     };
     system.switch.set_default_behaviour(json!({"submit": [{"accept_hang_ms": 1_300}]})).await?;
     assert!(!is_ordinary().await?, "nothing is known of the switch");

@@ -9,7 +9,7 @@ use testkit::wait::until;
 use testkit::{System, SystemOptions};
 
 fn losing_commits() -> SystemOptions {
-    SystemOptions { commits_may_be_lost: true, ..SystemOptions::default() }
+    SystemOptions { commits_may_be_lost: true, ..SystemOptions::default().with_long_attempts() }
 }
 
 /// Leaves the payment as a promoted standby has it that lacks the last commits: without what they wrote.

@@ -7,7 +7,7 @@ use testkit::{System, SystemOptions};
 
 #[tokio::test]
 async fn r30b_a_worker_in_another_temporal_namespace_recovers_nothing() -> anyhow::Result<()> {
-    let mut system = System::start("other-namespace", SystemOptions::default()).await?;
+    let mut system = System::start("other-namespace", SystemOptions::default().with_long_attempts()).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;

@@ -115,8 +115,10 @@ async fn r31_a_workflow_start_with_a_lost_answer_debits_once() -> anyhow::Result
 #[tokio::test]
 async fn r31_a_workflow_start_after_history_deletion_debits_once() -> anyhow::Result<()> {
     // Without a query before the submit, a second run from the beginning would submit again.
-    let options =
-        SystemOptions::default().with_profile("strategy", "reference").with_profile("has_query", false);
+    let options = SystemOptions::default()
+        .with_long_attempts()
+        .with_profile("strategy", "reference")
+        .with_profile("has_query", false);
     let system = System::start("forgotten-start", options).await?;
     system.worker.pause()?;
     let payment = system.pay("5.00").await?;
@@ -135,7 +137,7 @@ async fn r31_a_workflow_start_after_history_deletion_debits_once() -> anyhow::Re
 
 #[tokio::test]
 async fn r31_open_payments_with_deleted_workflows_are_not_resubmitted() -> anyhow::Result<()> {
-    let system = System::start("forgotten-open", SystemOptions::default()).await?;
+    let system = System::start("forgotten-open", SystemOptions::default().with_long_attempts()).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let (settled, cancelled) = (system.pay("5.00").await?, system.pay("7.00").await?);
     // The recovery workflow may cancel this transfer before the test settles it, so the switch refuses cancels.
@@ -187,7 +189,7 @@ async fn behind_proxy() -> anyhow::Result<(FaultProxy, SystemOptions)> {
     let target = temporal.strip_prefix("http://").context("the address of Temporal has no scheme")?;
     let proxy = FaultProxy::start(target).await?;
     let temporal_address = Some(format!("http://{}", proxy.address));
-    Ok((proxy, SystemOptions { temporal_address, ..SystemOptions::default() }))
+    Ok((proxy, SystemOptions { temporal_address, ..SystemOptions::default().with_long_attempts() }))
 }
 
 /// Outcome of one start.

@@ -54,7 +54,8 @@ async fn r24_hostile_requests_without_a_session_are_answered_401() -> anyhow::Re
 }
 
 async fn start(name: &str) -> anyhow::Result<(System, Operators)> {
-    let system = System::start(name, SystemOptions::default()).await?;
+    // The requests take longer than a payment usually waits.
+    let system = System::start(name, SystemOptions::default().with_profile("sla_ms", 600_000)).await?;
     let operators = system.operators(&["ann", "bob"]).await?;
     Ok((system, operators))
 }

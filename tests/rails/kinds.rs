@@ -55,14 +55,15 @@ pub(crate) fn sct_inst() -> SystemOptions {
 
 /// The customer's account is restored this long after the receipt of the order, in milliseconds; in place of 9 s, so that a slow machine starts
 /// and sends the payment before.
-pub(crate) const RESTORED_AFTER_MS: u64 = 12_000;
+pub(crate) const RESTORED_AFTER_MS: u64 = 22_000;
 
 /// SEPA Instant, where the customer's account is restored while the switch says nothing: it decides only when the test lets it.
 pub(crate) fn sct_inst_restoring() -> SystemOptions {
     let times = [
-        ("attempt_timeout_ms", json!(300)),
-        ("submit_budget_ms", json!(3_500)),
-        ("start_within_ms", json!(8_000)),
+        ("sla_ms", json!(10_000)),
+        ("attempt_timeout_ms", json!(1_000)),
+        ("submit_budget_ms", json!(6_500)),
+        ("start_within_ms", json!(15_000)),
         ("restore_customer_after_ms", json!(RESTORED_AFTER_MS)),
     ];
     let mut options = sct_inst();

@@ -29,7 +29,9 @@ async fn s0_5_a_lost_confirmation_is_asked_for_after_the_rails_own_time_and_sett
 
 #[tokio::test]
 async fn s0_5_a_customers_cancel_is_not_asked_about_before_the_rails_own_time() -> anyhow::Result<()> {
-    let system = System::start("early-cancel", fednow().with_profile("sla_ms", 20_000)).await?;
+    // The switch answers queries after a second; the bank waits for longer, so that a request on its way for seconds is in time.
+    let options = fednow().with_profile("sla_ms", 20_000).with_profile("first_ask_after_ms", 5_000);
+    let system = System::start("early-cancel", options).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold", "callback": {"lose": true}})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;

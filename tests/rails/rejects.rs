@@ -36,7 +36,7 @@ async fn s0_9_a_final_reject_releases_the_hold_without_a_question() -> anyhow::R
 #[tokio::test]
 async fn s0_9_a_failure_without_a_final_code_is_asked_about_and_the_settlement_counts() -> anyhow::Result<()>
 {
-    let mut options = sct_inst();
+    let mut options = sct_inst().with_profile("sla_ms", 30_000);
     options.settle_after_ms = 700;
     let system = System::start("uncoded-failure", options).await?;
     let callback = json!({"lose": true});

@@ -35,12 +35,12 @@ pub(crate) fn groups() -> Vec<Group> {
     vec![
         Group {
             name: "query",
-            options: believed(SystemOptions::default()).with_other_switch(&short_sla),
+            options: believed(SystemOptions::default().with_long_attempts()).with_other_switch(&short_sla),
             paths: query_paths(),
         },
         Group {
             name: "confirming",
-            options: SystemOptions::default(),
+            options: SystemOptions::default().with_long_attempts(),
             paths: vec![
                 path("confirmed_settled", "settled", hold()),
                 path(
@@ -74,7 +74,7 @@ pub(crate) fn groups() -> Vec<Group> {
         },
         Group {
             name: "operator-decision",
-            options: believed(no_proof_of_absence()),
+            options: believed(no_proof_of_absence().with_long_attempts()),
             paths: vec![
                 path("decision_debit", "settled", not_found("settle")),
                 path("decision_release", "timed_out", not_found("reject")),

@@ -271,7 +271,7 @@ async fn wait_until_recorded(system: &System, workflow_id: &str, closes: bool) -
                 | EventType::WorkflowExecutionFailed
                 | EventType::WorkflowExecutionTerminated,
             ] => closes,
-            [.., EventType::MarkerRecorded, EventType::TimerStarted] => !closes,
+            [.., EventType::TimerStarted] => !closes,
             _ => false,
         };
         Ok(is_complete.then_some(()))

@@ -183,11 +183,13 @@ async fn s0_10_a_refused_decision_whose_close_is_lost_bars_no_other() -> anyhow:
 
 #[tokio::test]
 async fn s2_1_a_worker_crash_while_applying_a_decision_debits_once() -> anyhow::Result<()> {
-    let mut system = System::start("decided-dies", not_polled()).await?;
+    let options =
+        not_polled().with_profile("attempt_timeout_ms", 5_000).with_profile("submit_budget_ms", 25_000);
+    let mut system = System::start("decided-dies", options).await?;
     let payment = undecided_payment(&system, not_found("settle")).await?;
     let queries = system.switch.request_count(&payment.reference, "query").await?;
     // The query before applying the decision hangs, so the worker is killed meanwhile.
-    let slow_query = json!({"callback": {"lose": true}, "query": [{"delay_ms": 900}]});
+    let slow_query = json!({"callback": {"lose": true}, "query": [{"delay_ms": 4_500}]});
     system.switch.set_default_behaviour(slow_query).await?;
     let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
     until("the switch receives a query for the decision", Duration::from_secs(30), || async {

@@ -21,15 +21,19 @@ async fn s0_16_a_switch_without_callbacks_settles_by_polling_before_the_sla(
     system: &mut System,
 ) -> anyhow::Result<()> {
     system.next_case().await?;
-    system.switch.set_default_behaviour(json!({"settle_after_ms": 1_500})).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
+    until("the switch receives 2 queries", std::time::Duration::from_secs(30), || async {
+        Ok((system.switch.request_count(&payment.reference, "query").await? >= 2).then_some(()))
+    })
+    .await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(
         system.switch.request_count(&payment.reference, "cancel").await?,
         0,
         "expected no cancel request"
     );
-    assert!(system.switch.request_count(&payment.reference, "query").await? >= 2);
     assert_eq!(system.available().await?, OPENING_MINOR - 500);
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())

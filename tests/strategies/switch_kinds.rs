@@ -24,7 +24,7 @@ pub(crate) fn write_ahead() -> SystemOptions {
 
 /// A switch for the strategy `at_most_once`: one attempt; the switch calls back and offers neither deduplication nor query.
 pub(crate) fn at_most_once() -> SystemOptions {
-    let mut options = SystemOptions::default()
+    let mut options = query()
         .with_profile("strategy", "at_most_once")
         .with_profile("deduplicates", false)
         .with_profile("has_query", false);
@@ -34,7 +34,7 @@ pub(crate) fn at_most_once() -> SystemOptions {
 
 /// A switch for the strategy `validate`: one attempt; the switch has no references, and the transfer is found by its details.
 pub(crate) fn validate() -> SystemOptions {
-    let mut options = SystemOptions::default()
+    let mut options = query()
         .with_profile("strategy", "validate")
         .with_profile("deduplicates", false)
         .with_profile("tombstones", false)

@@ -11,7 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use testkit::proxy::FaultProxy;
 use tokio::time::timeout;
 
-const LIMIT: Duration = Duration::from_millis(500);
+const LIMIT: Duration = Duration::from_secs(1);
 const WITHIN: Duration = Duration::from_secs(20);
 const CONNECTIONS: u32 = 3;
 

@@ -39,7 +39,7 @@ pub(crate) fn render(
          lock_grants_max = {}\n\
          {}\n\
          [background_worker]\nbackoff_ms = 100\nmetrics_interval_ms = {}\n\n\
-         [broker]\nurl = {:?}\n{}\n[notifier]\nack_wait_ms = 2000\n\n\
+         [broker]\nurl = {:?}\n{}\n[notifier]\nack_wait_ms = 5000\n\n\
          [operator_api]\nmetrics_listen = \"127.0.0.1:0\"\n\n\
          [outbound_webhooks]\nmaster_key = {WEBHOOKS_MASTER_KEY:?}\nallow_http = true\nallowed_ports = []\n\
          allowed_networks = [\"127.0.0.0/8\"]\nattempt_timeout_ms = 3000\nlease_ms = 6000\n\

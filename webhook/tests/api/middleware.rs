@@ -218,7 +218,7 @@ async fn reads_that_hold_every_connection_of_theirs_keep_no_payment_waiting(
     pool: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let reads = PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_millis(100));
+    let reads = PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(1));
     let reads = reads.connect_with(connect.clone()).await.unwrap();
     let pool = pool.connect_with(connect).await.unwrap();
     let api = Api::new(pool.clone()).await;

@@ -319,7 +319,7 @@ async fn a_payment_that_cannot_be_erased_keeps_no_other_waiting(_: PgPoolOptions
          CREATE TRIGGER slow BEFORE UPDATE OF erased_at ON payments FOR EACH ROW WHEN (NEW.payment_id = '{slow}') EXECUTE FUNCTION hang()"
     ))
     .await;
-    let worker = connect.options([("role", "background_worker"), ("statement_timeout", "300ms")]);
+    let worker = connect.options([("role", "background_worker"), ("statement_timeout", "2s")]);
     let worker = Bank::with_connections(PgPoolOptions::new(), worker, 1).await;
     let mut failed = Vec::new();
     while let Some(step) = worker.ledger.go_on_with_erasure(MONTH).await.unwrap() {

@@ -52,6 +52,12 @@ impl Audit {
 /// # Errors
 /// The first violation.
 pub async fn check_conservation(pool: &PgPool) -> anyhow::Result<()> {
+    // A task of its own ends its transaction, whatever its caller does: a BEGIN that is given up would leave the pool a connection
+    // within a transaction.
+    tokio::spawn(check_snapshot(pool.clone())).await?
+}
+
+async fn check_snapshot(pool: PgPool) -> anyhow::Result<()> {
     let mut tx = pool.begin().await?;
     tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     let mut moved: BTreeMap<String, i64> = BTreeMap::new();

@@ -1,10 +1,16 @@
 //! Requests to the API, as a customer sends them.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{ALICE, API_KEY, System};
+use crate::wait::until;
+
+/// How long an order waits for an answer other than 503.
+const PAY_WITHIN: Duration = Duration::from_secs(60);
 
 /// A payment that the API accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,13 +65,17 @@ impl System {
         self.pay_with(&body).await
     }
 
-    /// Posts a payment with this body.
+    /// Posts a payment with this body, again under its key while the API answers that its database is not available for now.
     ///
     /// # Errors
     /// If the API does not accept it.
     pub async fn pay_with(&self, body: &Value) -> anyhow::Result<AcceptedPayment> {
         let key = Uuid::new_v4().to_string();
-        let response = self.post_payment(&key, body).await?;
+        let response = until("the order is answered", PAY_WITHIN, || async {
+            let response = self.post_payment(&key, body).await?;
+            Ok((response.status() != 503).then_some(response))
+        })
+        .await?;
         let status = response.status();
         let body: Value = response.json().await?;
         if status != 201 {

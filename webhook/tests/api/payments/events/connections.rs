@@ -55,7 +55,7 @@ async fn wait_for_free_slot(api: &Api, id: &str) {
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn heartbeats_keep_an_idle_event_stream_open(pool: PgPool) {
-    let options = json!({"idle_timeout_s": 1});
+    let options = json!({"idle_timeout_s": 3});
     let api = Api::with_options(Api::new(pool).await.pool, options.clone());
     let (id, _) = api.accepted_payment("k").await;
     let mut connection = TcpStream::connect(serve(&api, &options).await).await.unwrap();
