@@ -261,11 +261,15 @@ mod tests {
     }
 
     #[test]
-    fn a_return_is_named_by_sixteen_hex_digits_of_its_own() {
-        let digest = |id: &str| ReturnId::new(id).unwrap().digest();
-        assert_eq!(digest("r/1"), digest("r/1"));
-        assert_ne!(digest("r/1"), digest("r/2"));
-        assert!(digest("r/1").len() == 16 && digest("r/1").bytes().all(|byte| byte.is_ascii_hexdigit()));
+    fn returns_and_decisions_are_named_by_sixteen_hex_digits_of_their_own() {
+        let returned = |id: &str| ReturnId::new(id).unwrap().digest();
+        let decided = |id: &str| DecisionId::new(id).unwrap().digest();
+        for digest in [&returned as &dyn Fn(&str) -> String, &decided] {
+            assert_eq!(digest("r-1"), digest("r-1"));
+            assert_ne!(digest("r-1"), digest("r-2"));
+            assert!(digest("r-1").len() == 16 && digest("r-1").bytes().all(|byte| byte.is_ascii_hexdigit()));
+        }
+        assert_ne!(returned("r-1"), decided("r-1"));
     }
 
     #[test]
