@@ -88,7 +88,7 @@ impl Ledger {
         let (ruling, attempt) = step.rule(&locked, &locked.facts)?;
         let Some((changes, transfer)) = attempt else {
             if ruling == AttemptRuling::NotSent(NotSent::SecondAttemptForbidden) {
-                return Ok(own_attempt(&mut tx, step, &locked).await?.unwrap_or((ruling, None)));
+                return Ok(rule_on_own_attempt(&mut tx, step, &locked).await?.unwrap_or((ruling, None)));
             }
             return Ok((ruling, None));
         };
@@ -328,22 +328,25 @@ impl GroupStep for AttemptStep {
     }
 }
 
-/// The attempt that a group recorded for this call, if its COMMIT had no answer: nothing was sent, and the attempt may be.
-async fn own_attempt(
+/// The ruling on the attempt that a group recorded for this call, if its COMMIT had no answer: nothing was sent, so it is ruled on once
+/// more as if it were not on record.
+async fn rule_on_own_attempt(
     tx: &mut Connection,
     step: &AttemptStep,
     locked: &LockedPayment,
 ) -> Result<Option<(AttemptRuling, Option<OutgoingTransfer>)>, LedgerError> {
     let attempt = sqlx::query_scalar!(
-        "SELECT attempt FROM submissions WHERE payment_id = $1 AND token = $2",
+        "SELECT attempt FROM submissions WHERE payment_id = $1 AND token = $2 AND outcome IS NULL",
         step.payment_id.as_str(),
         step.token,
     )
     .fetch_optional(tx)
     .await?;
-    let (Some(attempt), Some(deadline)) = (attempt, locked.submit_deadline) else { return Ok(None) };
-    let ruling = AttemptRuling::Send(u32::try_from(attempt).unwrap_or(u32::MAX));
-    Ok(Some((ruling, Some(outgoing_transfer(locked, locked.transfer_name(), deadline)))))
+    let Some(before) = attempt.and_then(|attempt| u32::try_from(attempt).ok()?.checked_sub(1)) else {
+        return Ok(None);
+    };
+    let (ruling, attempt) = step.rule(locked, &Facts { attempts: before, ..locked.facts.clone() })?;
+    Ok(Some((ruling, attempt.map(|(_, transfer)| transfer))))
 }
 
 /// An accepted attempt in a group.
