@@ -24,7 +24,7 @@ const OFFSET_TOLERANCE_S: i64 = 60;
 const SLA: Duration = Duration::from_secs(15);
 /// Accepted rounding of a duration: the switch and Temporal round their times.
 const ROUNDING: Duration = Duration::from_secs(1);
-const DEADLINE: Duration = Duration::from_secs(8);
+const DEADLINE: Duration = Duration::from_secs(10);
 /// Time limit for one step: much less than the offset.
 const WITHIN: Duration = Duration::from_secs(60);
 

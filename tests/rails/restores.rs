@@ -137,7 +137,8 @@ async fn i27_i28_a_claim_that_cannot_be_collected_stands_and_stops_new_payments(
     Ok(())
 }
 
-/// The law's ten seconds, for every payment, while Temporal is down in the middle. `RESTORES=10000 RESTORES_OUTAGE_S=60` makes it a figure,
+/// The law's ten seconds, while Temporal is down in the middle: for every payment where `RESTORES` asks for a figure; on a test machine
+/// that stands still for a moment, for most. `RESTORES=10000 RESTORES_OUTAGE_S=60` makes it a figure,
 /// at a rate (`RESTORES_PER_S`) that the machine can carry: an overloaded one is late with everything.
 /// `TEST_BINARIES=$PWD/target/release` takes the release programs.
 #[tokio::test]
@@ -224,7 +225,7 @@ async fn i24_every_unconfirmed_account_is_restored_within_ten_seconds_of_the_ord
     // The profile restores after nine seconds: a test machine that stands still for one is late with what is due then.
     let late_max = if std::env::var_os("RESTORES").is_some() { 0 } else { held / 4 };
     ensure!(
-        late <= late_max && longest_ms < 30_000,
+        late <= late_max && longest_ms < 15_000,
         "{late} accounts were restored later than 10 s after the order, the last one after {longest_ms} ms"
     );
     // A machine may settle them no faster than they were accepted.

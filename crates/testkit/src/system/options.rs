@@ -130,8 +130,8 @@ impl Default for SystemOptions {
 }
 
 impl SystemOptions {
-    /// Longer timeouts for attempts at the switch: for tests that count requests, where a timeout on a busy machine would
-    /// cause one more.
+    /// Longer timeouts for attempts at the switch: for tests that count requests, or in which a second attempt
+    /// changes the result: a timeout on a busy machine would cause one more.
     #[must_use]
     pub fn with_long_attempts(self) -> Self {
         self.with_profile("attempt_timeout_ms", 3_000).with_profile("submit_budget_ms", 15_000)

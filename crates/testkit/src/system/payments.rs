@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -65,19 +65,22 @@ impl System {
         self.pay_with(&body).await
     }
 
-    /// Posts a payment with this body, again under its key while the API answers that its database is not available for now.
+    /// Posts a payment with this body, again under its key while the API answers that its database is not available (`store_unavailable`).
     ///
     /// # Errors
     /// If the API does not accept it.
     pub async fn pay_with(&self, body: &Value) -> anyhow::Result<AcceptedPayment> {
         let key = Uuid::new_v4().to_string();
-        let response = until("the order is answered", PAY_WITHIN, || async {
-            let response = self.post_payment(&key, body).await?;
-            Ok((response.status() != 503).then_some(response))
+        let (status, body) = until("the order is answered", PAY_WITHIN, || async {
+            let answer = async {
+                let response = self.post_payment(&key, body).await?;
+                anyhow::Ok((response.status(), response.json::<Value>().await?))
+            };
+            // As text: `until` repeats a request whose connection failed.
+            let (status, body) = answer.await.map_err(|error| anyhow!("{error:#}"))?;
+            Ok((body["code"] != "store_unavailable").then_some((status, body)))
         })
         .await?;
-        let status = response.status();
-        let body: Value = response.json().await?;
         if status != 201 {
             bail!("the payment was not accepted: {status} {body}");
         }
