@@ -81,7 +81,9 @@ mod tests {
     #[test]
     fn idempotency_options_outside_their_bounds_are_refused() {
         assert_eq!(IdempotencyOptions::new(24, LEASE_MAX), Ok(IdempotencyOptions::default()));
-        assert!(IdempotencyOptions::new(72, LEASE_MIN).is_ok());
+        let longest = IdempotencyOptions::new(72, LEASE_MIN).unwrap();
+        assert_eq!(longest.retention(), Duration::from_secs(72 * 3_600));
+        assert_eq!(longest.retention(), IdempotencyOptions::RETENTION_MAX);
         for retention_h in [0, 23, 73] {
             let error = IdempotencyOptionsError::Retention { retention_h };
             assert_eq!(IdempotencyOptions::new(retention_h, LEASE_MAX), Err(error));
