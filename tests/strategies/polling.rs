@@ -1,11 +1,21 @@
 //! A switch without callbacks is polled, by query or statement, until the transfer has ended (S0.16).
 
+use std::time::Duration;
+
 use serde_json::json;
 use testkit::System;
-use testkit::system::OPENING_MINOR;
+use testkit::system::{AcceptedPayment, OPENING_MINOR};
 use testkit::wait::until;
 
 use crate::switch_kinds::{no_callback, statement_only};
+
+/// Waits until the switch has received so many queries of the payment.
+async fn wait_for_queries(system: &System, payment: &AcceptedPayment, count: i64) -> anyhow::Result<()> {
+    until(&format!("the switch receives {count} queries"), Duration::from_secs(30), || async {
+        Ok((system.switch.request_count(&payment.reference, "query").await? >= count).then_some(()))
+    })
+    .await
+}
 
 #[tokio::test]
 async fn s0_16_a_switch_without_callbacks_is_polled() -> anyhow::Result<()> {
@@ -23,10 +33,7 @@ async fn s0_16_a_switch_without_callbacks_settles_by_polling_before_the_sla(
     system.next_case().await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
-    until("the switch receives 2 queries", std::time::Duration::from_secs(30), || async {
-        Ok((system.switch.request_count(&payment.reference, "query").await? >= 2).then_some(()))
-    })
-    .await?;
+    wait_for_queries(system, &payment, 2).await?;
     system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(
@@ -54,14 +61,10 @@ async fn s0_16_polling_without_a_result_adds_no_workflow_events(system: &mut Sys
     system.next_case().await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
-    let queried = |n| {
-        let (switch, reference) = (&system.switch, payment.reference.clone());
-        async move { Ok((switch.request_count(&reference, "query").await? >= n).then_some(())) }
-    };
-    until("the switch receives 3 queries", std::time::Duration::from_secs(30), || queried(3)).await?;
+    wait_for_queries(system, &payment, 3).await?;
     let workflow = system.workflow(&payment.payment_id).await?;
     let before = workflow.describe(Default::default()).await?.history_length();
-    until("the switch receives 8 queries", std::time::Duration::from_secs(30), || queried(8)).await?;
+    wait_for_queries(system, &payment, 8).await?;
     assert_eq!(workflow.describe(Default::default()).await?.history_length(), before);
     system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
