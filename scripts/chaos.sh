@@ -17,6 +17,7 @@ chaos() {
   start_run chaos
   remove_kept_databases
   install_tools
+  build_temporal
   start_test_database # the switch's books are in it
   export TEST_DATABASE_URL TEST_TEMPORAL_ADDRESS=http://127.0.0.1:9
   TEST_DATABASE_URL=$(database_url "$test_pg_port" postgres)

@@ -13,6 +13,7 @@ sabotage() {
   done
   start_run sabotage
   install_tools
+  build_temporal
   start_test_database
   apply_migrations payments crates/payment-ledger/migrations crates/idempotency/migrations
   url=$(database_url "$test_pg_port" postgres)

@@ -132,24 +132,35 @@ install_nats() {
   nats_server=$tools_dir/nats-server
 }
 
-# build_from_go_module PROGRAM MODULE COST ALTERNATIVE: builds the program into the tools folder, from a published module or a folder
-# of this repository; ALTERNATIVE is the advice for a user without Go.
+# build_from_go_module PROGRAM MODULE COST ALTERNATIVE [FILE]: builds the program into the tools folder, from a published module or a folder
+# of this repository, which has its source or names it as its tool; ALTERNATIVE is the advice for a user without Go.
 build_from_go_module() {
-  local program=$1 module=$2 cost=$3 alternative=$4 work=${tools_dir%/bin}/$1-build folder=
+  local program=$1 module=$2 cost=$3 alternative=$4 file=${5:-$1} work=${tools_dir%/bin}/$1-build folder=
   has_command go || fail "$program is missing or too old: $alternative, or install Go 1.26 or later (https://go.dev/dl) and run this command again to build it"
   at_least "$(version_of go)" 1.21 || fail "Go $(version_of go) is too old to build $program: install Go 1.26 or later (https://go.dev/dl)"
   log_step "building $program from its Go module (once; $cost)"
   if [ -d "$module" ]; then
     folder=$module
     module=.
+    [ -f "$folder/main.go" ] || module=tool
   fi
   # Separate caches, so that gigabytes do not stay in the user's; kept after a failure, so that the next run continues.
   mkdir -p "$work/bin"
   run_logged "$dev_dir/log/$program-build.log" env GOBIN="$work/bin" GOCACHE="$work/cache" GOMODCACHE="$work/modules" \
-    GOFLAGS=-modcacherw go install ${folder:+-C "$folder"} -v "$module" ||
+    GOFLAGS="-modcacherw '-ldflags=-s -w'" go install ${folder:+-C "$folder"} -v "$module" ||
     fail "$program could not be built; see .dev/log/$program-build.log"
-  mv "$work/bin/$program" "$tools_dir/$program"
+  mv "$work/bin/$program" "$tools_dir/$file"
   rm -rf "$work"
+}
+
+# The Temporal server of the tests, with another SQLite driver than its release (scripts/temporal/README.md).
+build_temporal() {
+  local sources=$root/scripts/temporal name
+  name=temporal-$(cat "$sources"/go.mod "$sources"/go.sum | cksum | cut -d ' ' -f 1)
+  temporal=$tools_dir/$name
+  [ -x "$temporal" ] ||
+    build_from_go_module temporal "$sources" "about 5 minutes on 2 cores, 4 GB of temporary disk space" \
+      "the tests need a build of their own" "$name"
 }
 
 # The OpenID provider has the checksum of its sources in its name: another version is built when they change.
@@ -158,13 +169,13 @@ build_oidc_provider() {
   name=oidc-provider-$(cat "$sources"/main.go "$sources"/go.mod "$sources"/go.sum | cksum | cut -d ' ' -f 1)
   oidc_provider=$tools_dir/$name
   [ ! -x "$oidc_provider" ] || return 0
-  build_from_go_module oidc-provider "$sources" "about a minute on 2 cores" "it is built from crates/testkit/oidc-provider"
-  mv "$tools_dir/oidc-provider" "$oidc_provider"
+  build_from_go_module oidc-provider "$sources" "about a minute on 2 cores" "it is built from crates/testkit/oidc-provider" "$name"
 }
 
 # Installs the tools of the tests: an HTTP fuzzer, a webhook library and Playwright from PyPI, a browser, promtool, and the tools
-# of the clients; and an OpenID provider, built from its Go module.
+# of the clients; and a Temporal server and an OpenID provider, built from their Go modules.
 install_test_tools() {
+  build_temporal
   install_from_pypi schemathesis
   schemathesis=$REPLY/schemathesis
   install_from_pypi standardwebhooks

@@ -9,6 +9,7 @@ upgrade() {
   git rev-parse --quiet --verify "$revision^{commit}" >/dev/null || fail "git knows no revision '$revision'"
   start_run upgrade
   install_tools
+  build_temporal
   rm -rf "$tree"
   mkdir -p "$tree"
   git archive "$revision" | tar -x -m -C "$tree" || fail "the files of $revision could not be copied"
