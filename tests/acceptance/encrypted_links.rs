@@ -212,11 +212,18 @@ async fn no_process_starts_with_a_link_in_clear_to_another_machine() -> anyhow::
         ("payment-worker", &[database, temporal]),
         ("background-worker", &[database, temporal, broker]),
         ("notifier", &[database, broker]),
+        ("operator-api", &[database, temporal]),
     ] {
         for (setting, address, accept) in links {
             let mut command = Command::new(binaries.join(process));
             command.env("PAYMENTS_CONFIG", CONFIG).env(setting, address).kill_on_drop(true);
-            for listener in ["API__LISTEN", "API__METRICS_LISTEN", "WORKER__METRICS_LISTEN"] {
+            for listener in [
+                "API__LISTEN",
+                "API__METRICS_LISTEN",
+                "WORKER__METRICS_LISTEN",
+                "OPERATOR_API__LISTEN",
+                "OPERATOR_API__METRICS_LISTEN",
+            ] {
                 command.env(format!("PAYMENTS_{listener}"), "127.0.0.1:0");
             }
             for listener in ["BACKGROUND_WORKER", "NOTIFIER"] {

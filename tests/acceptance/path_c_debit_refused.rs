@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use testkit::system::OPENING_MINOR;
-use testkit::{System, SystemOptions};
+use testkit::{System, SystemOptions, TestCallback};
 
 /// Makes a payment whose transfer settles after the account was frozen. The default behaviour of the switch must be `hold`.
 async fn settle_on_frozen_account(system: &System) -> anyhow::Result<testkit::system::AcceptedPayment> {
@@ -48,7 +48,9 @@ async fn s0_10_a_payment_with_a_refused_recall_needs_an_operator(system: &mut Sy
     system.wait_for_state(&payment.payment_id, "needs_operator").await?;
     // The recorded refusal of the debit is final, also after the freeze is lifted.
     system.set_account_status(system.account(), "active").await?;
-    system.switch.send_callback(&payment.reference, json!({"status": "SUCCESS"})).await?;
+    assert_eq!(system.post_callback(&TestCallback::success(&payment.reference, 500)).await?, 200);
+    system.wait_until_inbox_delivered(&payment.payment_id).await?;
+    assert_eq!(system.debits(&payment.payment_id).await?, [0; 0]);
     assert_eq!(system.payment(&payment.payment_id).await?["status"], "needs_operator");
     assert_eq!(system.operator_reason(&payment.payment_id).await?.as_deref(), Some("recall_refused"));
     assert_eq!(system.available().await?, OPENING_MINOR - 500, "held until an operator decides");

@@ -54,6 +54,30 @@ async fn r30_a_workflow_interrupted_in_its_first_task_cancels_and_never_resubmit
     interrupt_at_each_await("first-task-interruptions", SystemOptions::default(), table).await
 }
 
+/// The switch has no callbacks.
+#[tokio::test]
+async fn r30_a_workflow_interrupted_while_it_polls_cancels_and_never_resubmits() -> anyhow::Result<()> {
+    let options = SystemOptions { shape: json!({"callback": false}), ..SystemOptions::default() }
+        .with_profile("has_callback", false);
+    interrupt_at_each_await("polling-interruptions", options, include_str!("interruptions_polling.txt")).await
+}
+
+/// The switch has no references.
+#[tokio::test]
+async fn r30_a_workflow_interrupted_while_it_waits_for_its_account_never_submits_twice() -> anyhow::Result<()>
+{
+    let options = SystemOptions {
+        shape: json!({"keys": false, "dedup": false, "tombstone": false, "callback": false}),
+        ..SystemOptions::default()
+    };
+    let options = options
+        .with_profile("strategy", "validate")
+        .with_profile("deduplicates", false)
+        .with_profile("tombstones", false)
+        .with_profile("has_callback", false);
+    interrupt_at_each_await("queued-interruptions", options, include_str!("interruptions_queued.txt")).await
+}
+
 async fn interrupt_at_each_await(name: &str, options: SystemOptions, table: &str) -> anyhow::Result<()> {
     let _alone = crate::ALONE.lock().await;
     let table = GoldenTable::parse(table)?;
@@ -77,7 +101,9 @@ async fn interrupt_at_each_await(name: &str, options: SystemOptions, table: &str
     system.worker.pause()?;
     let mut at_the_switch = Vec::new();
     let has_row = |row: &&str| table.cells().any(|(head, ..)| head == *row);
-    for row in ["query", "submit", "callback", "cancel", "recall", "operator"].into_iter().filter(has_row) {
+    for row in
+        ["query", "submit", "poll", "callback", "cancel", "recall", "operator"].into_iter().filter(has_row)
+    {
         system.open_account(row).await?;
         at_the_switch.push(accept(&system, &table, row).await?);
     }
@@ -88,6 +114,9 @@ async fn interrupt_at_each_await(name: &str, options: SystemOptions, table: &str
         // One row at a time, since each blocked step occupies a connection of the worker.
         for row in ["debit", "release"].into_iter().filter(has_row) {
             results.push(run_locked(&system, &table, row).await?);
+        }
+        if has_row(&"account") {
+            results.push(run_queued(&system, &table).await?);
         }
         anyhow::Ok(results)
     };
@@ -187,6 +216,27 @@ async fn run_locked(system: &System, table: &GoldenTable, row: &str) -> anyhow::
     results(system, &cells, by_customers).await
 }
 
+/// Interrupts payments that wait for the account of another payment, which is at the switch.
+async fn run_queued(system: &System, table: &GoldenTable) -> anyhow::Result<Results> {
+    let row = "account";
+    system.open_account(row).await?;
+    // Of another amount: at this switch, one of theirs could be theirs.
+    let mut body = payment_request("6.00");
+    body["source_account"] = row.into();
+    let first = system.pay_with(&body).await?;
+    system.wait_for_state(&first.payment_id, "submitted").await?;
+    let cells = accept(system, table, row).await?;
+    // The workflow starts the timer after it has requested the account.
+    let waiting = cells.iter().map(|cell| {
+        let id = &cell.payment.payment_id;
+        system.wait_for_event(id, EventType::TimerStarted)
+    });
+    try_join_all(waiting).await?;
+    let interruptions = try_join_all(cells.iter().map(|cell| interrupt(system, cell))).await?;
+    system.switch.finish_transfer(&first.reference, "settle").await?;
+    results(system, &cells, interruptions).await
+}
+
 async fn results(
     system: &System,
     cells: &[Cell],
@@ -217,6 +267,15 @@ async fn drive(system: &System, cell: &Cell) -> anyhow::Result<()> {
         _ => system.wait_for_state(id, "submitted").await?,
     }
     match cell.row.as_str() {
+        "poll" => {
+            let slow = json!({"query": [{"fault": {"delay_ms": HELD_MS}, "times": "always"}]});
+            system.switch.set_behaviour(reference, slow).await?;
+            let polled = system.switch.request_count(reference, "query").await?;
+            until("the switch receives a poll", WITHIN, || async {
+                Ok((system.switch.request_count(reference, "query").await? > polled).then_some(()))
+            })
+            .await
+        }
         "callback" => system.wait_for_event(id, EventType::TimerStarted).await.map(drop),
         "cancel" => {
             system.post_callback(&TestCallback::failure(reference, AMOUNT_MINOR)).await?;
@@ -279,9 +338,8 @@ async fn unblock(system: &System, cell: &Cell, is_refused: bool) -> anyhow::Resu
         ("operator", "the workflow is terminated") => Ok(()),
         ("operator", _) => system.switch.finish_transfer(reference, "settle").await,
         ("reserve", "reset to its first task")
-        | ("reserve" | "query" | "submit" | "callback", "reset to its last task") => {
-            settle(system, cell).await
-        }
+        | ("reserve" | "query" | "submit" | "callback" | "poll" | "account", "reset to its last task")
+        | ("account", "reset to its first task") => settle(system, cell).await,
         _ if is_refused => settle(system, cell).await,
         _ => Ok(()),
     }

@@ -38,7 +38,7 @@ async fn wait_until_held(
 }
 
 /// The type of the ordinary activity that this event schedules.
-fn scheduled_activity(event: &HistoryEvent) -> Option<&str> {
+pub(crate) fn scheduled_activity(event: &HistoryEvent) -> Option<&str> {
     match &event.attributes {
         Some(Attributes::ActivityTaskScheduledEventAttributes(scheduled)) => {
             scheduled.activity_type.as_ref().map(|activity| activity.name.as_str())

@@ -35,10 +35,16 @@ async fn r15_payments_go_on_after_the_connections_to_the_database_turned_silent(
     }
     let system = System::start("silent-database", options).await?;
     let mut ordered = 0;
+    let mut unanswered = [false; 3];
     for _ in 0..SILENCES {
         let silence = async {
             proxies.iter().for_each(|proxy| proxy.hold(Direction::ToClient));
+            let passed = || proxies.iter().map(|proxy| proxy.passed(Direction::ToServer)).collect::<Vec<_>>();
+            let before = passed();
             tokio::time::sleep(UNANSWERED).await;
+            for (has_asked, (now, before)) in unanswered.iter_mut().zip(passed().iter().zip(&before)) {
+                *has_asked |= now > before;
+            }
             proxies.iter().for_each(FaultProxy::silence);
             proxies.iter().for_each(FaultProxy::heal);
         };
@@ -47,6 +53,7 @@ async fn r15_payments_go_on_after_the_connections_to_the_database_turned_silent(
         orders.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
         ordered += PAYMENTS;
     }
+    assert_eq!(unanswered, [true; 3], "a process asked its database nothing while it was silent");
     system.wait_until_all_have_ended_within(WITHIN).await?;
     until("every journal entry is sealed", WITHIN, || async {
         let unsealed: i64 = sqlx::query_scalar("SELECT count(*) FROM journal_unsealed")
@@ -57,7 +64,10 @@ async fn r15_payments_go_on_after_the_connections_to_the_database_turned_silent(
     .await?;
     // Connections that are silent while nobody uses them cost a request a moment, and refuse none.
     proxies.iter().for_each(FaultProxy::silence);
-    system.pay("1.00").await?;
+    let mut body = payment_request("1.00");
+    body["source_account"] = Value::from(system.account());
+    let response = system.post_payment(&Uuid::new_v4().to_string(), &body).await?;
+    assert_eq!(response.status().as_u16(), 201, "a request was refused");
     system.wait_until_all_have_ended_within(WITHIN).await?;
     let audit = system.audit().await?;
     assert_eq!(audit.debited, ordered + 1);

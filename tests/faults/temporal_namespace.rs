@@ -1,9 +1,15 @@
 //! R30b: a payment-worker is connected to a Temporal namespace that does not have the open payments' workflows.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, ensure};
 use serde_json::json;
 use testkit::system::Operators;
+use testkit::wait::until;
 use testkit::{System, SystemOptions};
+
+/// Time limit for the worker to end.
+const WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn r30b_a_worker_in_another_temporal_namespace_recovers_nothing() -> anyhow::Result<()> {
@@ -21,6 +27,11 @@ async fn r30b_a_worker_in_another_temporal_namespace_recovers_nothing() -> anyho
     system.delete_workflow(&payment.payment_id).await?;
     let advice = format!("payctl temporal-namespace accept {connected}");
     system.worker.wait_for_log(&advice).await?;
+    until("the worker has ended", WITHIN, || {
+        let exited = system.worker.has_exited();
+        async move { Ok(exited?.then_some(())) }
+    })
+    .await?;
     ensure!(resumes(&system).await? == 0, "a payment was resumed in another namespace");
 
     // Operators accept the namespace, so the payment is lost.

@@ -24,6 +24,11 @@ fn executed(text: &str) -> RequestOutcome<String> {
     RequestOutcome::Executed(StoredResponse::new(201, body(text)))
 }
 
+/// The stored response to `fail`.
+fn failed() -> StoredResponse {
+    StoredResponse::new(410, r#"{"failed":"for good"}"#)
+}
+
 fn replayed(text: &str) -> RequestOutcome<String> {
     RequestOutcome::Replayed(StoredResponse::new(201, body(text)))
 }
@@ -106,16 +111,20 @@ async fn r33_an_idempotency_key_is_replayed_across_midnight(pool: PgPool) {
     create_table(&pool).await;
     let batcher = batcher_with_retention_of_72_h(&pool);
     assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), executed("a"));
+    // Only the key knows of a failure: no note would answer in its place.
+    assert_eq!(store_note(&batcher, "failed", "fail").await.unwrap(), RequestOutcome::Executed(failed()));
     // Every retry on the following days finds the key.
     for day in 1..=2 {
         age(&pool, 24).await;
+        let found = RequestOutcome::Replayed(failed());
+        assert_eq!(store_note(&batcher, "failed", "fail").await.unwrap(), found, "day {day}");
         assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), replayed("a"), "day {day}");
         assert_eq!(store_note(&batcher, "k", "b").await.unwrap(), RequestOutcome::Mismatch, "day {day}");
         maintain_partitions(&pool.clone().into()).await.unwrap();
     }
     age(&pool, 23).await;
     assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), replayed("a"), "an hour before it expires");
-    assert_eq!(count(&pool, "idempotency.keys").await, 1);
+    assert_eq!(count(&pool, "idempotency.keys").await, 2);
     // After its expiry the note itself decides, with the same response.
     age(&pool, 1).await;
     assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), replayed("a"));
@@ -183,8 +192,9 @@ async fn r33_dropping_partitions_does_not_disturb_concurrent_idempotent_replays(
     create_table(&pool).await;
     let batcher = batcher_with_retention_of_72_h(&pool);
     let keys: Vec<String> = (0..20).map(|n| format!("k{n}")).collect();
+    // Only the key knows of a failure: no note would answer in its place.
     for key in &keys {
-        assert_eq!(store_note(&batcher, key, "a").await.unwrap(), executed("a"));
+        assert_eq!(store_note(&batcher, key, "fail").await.unwrap(), RequestOutcome::Executed(failed()));
     }
     // Requests are replayed without a pause while old partitions are created and dropped.
     let stop = CancellationToken::new();
@@ -193,8 +203,8 @@ async fn r33_dropping_partitions_does_not_disturb_concurrent_idempotent_replays(
         async move {
             let mut rounds = 0;
             while !stop.is_cancelled() {
-                for result in join_all(keys.iter().map(|key| store_note(&batcher, key, "a"))).await {
-                    assert_eq!(result.unwrap(), replayed("a"));
+                for result in join_all(keys.iter().map(|key| store_note(&batcher, key, "fail"))).await {
+                    assert_eq!(result.unwrap(), RequestOutcome::Replayed(failed()));
                 }
                 rounds += 1;
             }
@@ -211,5 +221,5 @@ async fn r33_dropping_partitions_does_not_disturb_concurrent_idempotent_replays(
     }
     stop.cancel();
     assert!(replaying.await.unwrap() > 0);
-    assert_eq!(count(&pool, "notes").await, 20);
+    assert_eq!(count(&pool, "idempotency.keys").await, 20);
 }

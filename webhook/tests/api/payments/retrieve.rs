@@ -1,9 +1,11 @@
 //! `GET /api/v1/payments/{payment_id}`: the view, its visibility, and `?wait=`.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use sqlx::PgPool;
+use tokio::time::timeout;
 
 use crate::support::{ACME, ACME_TILL, Api, GLOBEX, PAYMENTS};
 
@@ -87,7 +89,10 @@ async fn a_request_waiting_for_a_payment_is_answered_at_its_end(pool: PgPool) {
     let (id, _) = api.accepted_payment("k").await;
     let path = format!("{PAYMENTS}/{id}?wait=30");
     let started = Instant::now();
-    let (shown, ()) = tokio::join!(api.get(ACME, &path), api.end_payment(&id, "rejected"));
+    let mut waiting = pin!(api.get(ACME, &path));
+    let early = timeout(Duration::from_millis(300), &mut waiting).await;
+    assert!(early.is_err(), "it was answered before the end");
+    let (shown, ()) = tokio::join!(waiting, api.end_payment(&id, "rejected"));
     assert_eq!(shown.json["status"], "rejected");
     assert!(started.elapsed() < LONG);
     let again = api.get(ACME, &path).await;
