@@ -98,6 +98,19 @@ async fn s4_3_a_failing_request_in_an_idempotency_batch_fails_alone(pool: PgPool
     assert_eq!(store_note(&batcher, "k3", "a").await.unwrap(), executed("a"));
 }
 
+/// Without workers, every later request would be refused.
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn a_batch_worker_that_panics_is_replaced(pool: PgPool) {
+    create_table(&pool).await;
+    let batcher = batcher(&pool, ONE_WORKER);
+    for n in 0..3 {
+        let result = store_note(&batcher, &format!("panic{n}"), "panic").await;
+        assert!(matches!(result, Err(IdempotencyError::OutcomeUnknown)), "{n}: {result:?}");
+        assert_eq!(store_note(&batcher, &format!("k{n}"), "a").await.unwrap(), executed("a"), "{n}");
+    }
+    assert_eq!(count(&pool, "notes").await, 3);
+}
+
 /// Responds with the time of the claim, in microseconds.
 struct ClaimTimes;
 

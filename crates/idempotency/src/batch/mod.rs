@@ -128,17 +128,19 @@ impl<E: BatchEffect> Batcher<E> {
         let (queue, receiver) = mpsc::channel(batch.queue_max.max(1));
         let (receiver, effect) = (Arc::new(Mutex::new(receiver)), Arc::new(effect));
         for _ in 0..batch.workers.max(1) {
-            let worker = BatchWorker {
+            let (pool, effect, queue) = (pool.clone(), Arc::clone(&effect), Arc::clone(&receiver));
+            let breaker = Arc::clone(&breaker);
+            let worker = move || BatchWorker {
                 effect: Arc::clone(&effect),
                 pool: pool.clone(),
                 keeps_connection: pool.inner().options().get_max_connections() as usize > batch.workers,
                 next_tx: None,
                 options,
                 breaker: Arc::clone(&breaker),
-                queue: Arc::clone(&receiver),
+                queue: Arc::clone(&queue),
                 batch_max: batch.batch_max.max(1),
             };
-            tokio::spawn(worker.run(stop.clone()));
+            tokio::spawn(run_again_after_panics(worker, stop.clone()));
         }
         Self { queue, breaker }
     }
@@ -161,5 +163,19 @@ impl<E: BatchEffect> Batcher<E> {
         self.queue.try_send(queued).map_err(|_| IdempotencyError::QueueFull)?;
         // A worker that ended took the request with it; a retry finds out its outcome.
         response.await.unwrap_or(Err(IdempotencyError::OutcomeUnknown))
+    }
+}
+
+/// Runs a worker until it ends by itself. One that panics takes the requests of its batch with it, and another one takes its place: without
+/// workers, every request would be refused for ever.
+async fn run_again_after_panics<E: BatchEffect>(
+    worker: impl Fn() -> BatchWorker<E>,
+    stop: CancellationToken,
+) {
+    while let Err(error) = tokio::spawn(worker().run(stop.clone())).await {
+        if !error.is_panic() {
+            return;
+        }
+        tracing::error!(%error, "a batch worker of the idempotency store panicked; the outcome of its requests is unknown, and another worker goes on");
     }
 }

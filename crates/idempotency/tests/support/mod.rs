@@ -33,7 +33,7 @@ use tower::ServiceExt as _;
 pub(crate) struct Note {
     pub(crate) id: String,
     pub(crate) hash: Vec<u8>,
-    /// `refuse` is refused, `fail` gets a stored 410, `break` fails the statement; every other text is stored.
+    /// `refuse` is refused, `fail` gets a stored 410, `break` fails the statement, `panic` panics; every other text is stored.
     pub(crate) text: String,
 }
 
@@ -55,6 +55,7 @@ impl BatchEffect for Notes {
         if notes.iter().any(|note| note.text == "break") {
             sqlx::query("SELECT 1 / 0").execute(&mut *tx).await?;
         }
+        assert!(notes.iter().all(|note| note.text != "panic"), "as a defect would");
         let accepted: Vec<&&Note> =
             notes.iter().filter(|note| !["refuse", "fail"].contains(&&*note.text)).collect();
         let inserted: Vec<String> = sqlx::query_scalar(
