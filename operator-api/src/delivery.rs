@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use crash_point::crash_point;
-use payment_ledger::Ledger;
+use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::decision::DecisionOutcome;
+use payment_protocol::ids::DecisionId;
 use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
 use workflow_api::{UpdateError, UpdateOutcome, UpdateSender};
 
@@ -35,7 +36,7 @@ async fn deliver(ledger: &Ledger, updates: &UpdateSender, message: &InboxMessage
         // Not marked as delivered: the run that accepted the decision may be lost before it applies it.
         Ok(UpdateOutcome::Accepted) => Ok(()),
         Ok(UpdateOutcome::Completed(_)) => {
-            ledger.mark_delivered(message.inbox_id).await.map_err(|error| error.to_string())
+            mark_if_closed(ledger, message, &decision.decision_id).await.map_err(|error| error.to_string())
         }
         Err(UpdateError::Rejected { detail }) => {
             // Permanent. Whichever process receives the rejection first closes the decision.
@@ -45,4 +46,16 @@ async fn deliver(ledger: &Ledger, updates: &UpdateSender, message: &InboxMessage
         }
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// A database may have lost the decision's outcome: then the background-worker has the workflow apply it again, or closes it.
+async fn mark_if_closed(
+    ledger: &Ledger,
+    message: &InboxMessage,
+    decision_id: &DecisionId,
+) -> Result<(), LedgerError> {
+    if ledger.decision_outcome(decision_id).await?.is_some() {
+        ledger.mark_delivered(message.inbox_id).await?;
+    }
+    Ok(())
 }

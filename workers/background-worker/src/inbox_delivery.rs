@@ -33,21 +33,22 @@ pub(crate) async fn run(
 ) {
     let interval = Duration::from_millis(options.poll_interval_ms);
     periodic::run(BackgroundTask::InboxDelivery, interval, stop, async || {
-        let claimed = deliver_batch(ledger, signaller, options).await?;
+        let claimed = deliver_batch(ledger, signaller, options, stop).await?;
         Ok(if claimed > 0 { RoundOutcome::MoreWork } else { RoundOutcome::Idle })
     })
     .await;
 }
 
-/// Claims due messages and delivers each; returns how many were claimed.
+/// Claims due messages and delivers each; returns how many were claimed. Those that `stop` leaves are due again after their pause.
 async fn deliver_batch(
     ledger: &Ledger,
     signaller: &Signaller,
     options: &BackgroundWorkerOptions,
+    stop: &CancellationToken,
 ) -> Result<usize> {
     let messages = ledger.claim_undelivered(options.batch, options.backoff_ms).await?;
     // Not after the whole batch: a slow delivery must not make those before it due again.
-    for messages in messages.chunks(MARKED_TOGETHER) {
+    for messages in messages.chunks(MARKED_TOGETHER).take_while(|_| !stop.is_cancelled()) {
         let mut delivered = Vec::with_capacity(messages.len());
         let result = deliver(ledger, signaller, messages, &mut delivered).await;
         // Also those before a message that failed.
