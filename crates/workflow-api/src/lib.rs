@@ -15,6 +15,7 @@ mod updates;
 
 use std::path::PathBuf;
 use std::str::FromStr as _;
+use std::time::Duration;
 
 use link_kit::{Link, LinkFileError, PlaintextRefused, read_authorities, read_identity};
 use payment_protocol::inbox::CallbackStatus;
@@ -26,6 +27,7 @@ use temporalio_client::{
 };
 use temporalio_common::data_converters::{DataConverter, DefaultFailureConverter, PayloadConverter};
 use temporalio_common::telemetry::metrics::TemporalMeter;
+use tokio::time::timeout;
 
 pub use client::{NoStatus, described_status};
 pub use namespace::{NamespaceIdError, is_missing_workflow, namespace_id};
@@ -33,6 +35,11 @@ pub use payload_codec::{DecryptError, EncryptError, PayloadKeyError, PayloadKeys
 pub use payment_workflows::{PaymentWorkflowPager, PaymentWorkflows};
 pub use signaller::{InboxDeliveryOutcome, Signaller};
 pub use updates::{NOT_ALLOWED, NOT_NOW, UpdateError, UpdateOutcome, UpdateSender};
+
+/// Time for a connection to open, also when the client connects again: without a limit it would wait two minutes for a machine that is gone.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for a client to connect and Temporal's first answer.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
 
 /// Type name of the payment workflow.
 pub(crate) const WORKFLOW_TYPE: &str = "InterBankPaymentWorkflow";
@@ -133,7 +140,15 @@ pub enum ConnectError {
         "temporal.payload_keys is empty: Temporal would store accounts and amounts in clear; set a key from openssl rand -base64 32, or temporal.allow_clear_payloads = true to accept that"
     )]
     ClearPayloads,
-    /// The server did not answer.
+    /// The server did not answer in time.
+    #[error(
+        "Temporal at {address} did not answer within 15 s; check temporal.address and that Temporal runs"
+    )]
+    Timeout {
+        /// The configured address.
+        address: String,
+    },
+    /// The server cannot be reached.
     #[error("Temporal at {address} does not answer; check temporal.address and that Temporal runs")]
     Unreachable {
         /// The configured address.
@@ -209,11 +224,14 @@ impl TemporalOptions {
             .maybe_tls_options(tls)
             .maybe_api_key(self.api_key.as_ref().map(|key| key.expose_secret().to_owned()))
             .maybe_metrics_meter(meter)
+            .connect_timeout(CONNECT_TIMEOUT)
             .grpc_compression(if self.compression { GrpcCompression::Gzip } else { GrpcCompression::None })
             .build();
         let options =
             ClientOptions::new(self.namespace.clone()).data_converter(self.data_converter()?).build();
-        Client::connect(connection, options).await.map_err(|source| ConnectError::Unreachable {
+        let connected = timeout(CONNECTED_WITHIN, Client::connect(connection, options)).await;
+        let connected = connected.map_err(|_| ConnectError::Timeout { address: self.address.clone() })?;
+        connected.map_err(|source| ConnectError::Unreachable {
             address: self.address.clone(),
             source: Box::new(source),
         })
