@@ -98,6 +98,7 @@ type Case<'c> = (Dies, &'c str, Course);
 
 /// Every point with a path to it.
 const CASES: &[Case<'_>] = &[
+    (Dies::Worker, "before setting up Temporal", Course::Settles),
     (Dies::Worker, "before starting a workflow", Course::Settles),
     (Dies::Worker, "after starting a workflow", Course::Settles),
     (Dies::Worker, "before reserve_and_submit", Course::Settles),

@@ -21,9 +21,15 @@ use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
 use temporalio_common::protos::temporal::api::workflowservice::v1::{
     UpdateActivityOptionsRequest, update_activity_options_request,
 };
+use testkit::environment::TestEnvironment;
+use testkit::proxy::FaultProxy;
+use testkit::system::Proxies;
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
 use tokio::sync::Mutex;
+
+/// Where a payment-worker sets up what is missing at Temporal.
+const SETS_UP: &str = "before setting up Temporal";
 
 /// Without a grace period, so that damage is found at once.
 const EVERYTHING: ReconciliationInput =
@@ -204,6 +210,43 @@ async fn s0_15_the_worker_creates_the_reconciliation_schedule_once() -> anyhow::
     assert_eq!(own, 2);
     schedule.delete(DeleteScheduleOptions::default()).await?;
     of_everything.delete(DeleteScheduleOptions::default()).await?;
+    Ok(())
+}
+
+/// Temporal is unreachable at the instant at which the worker would set it up.
+#[tokio::test]
+async fn s0_15_a_reconciliation_schedule_is_created_once_temporal_answers() -> anyhow::Result<()> {
+    let temporal = TestEnvironment::load()?.temporal_address;
+    let proxy = FaultProxy::start(temporal.trim_start_matches("http://")).await?;
+    let to_temporal = Proxies { temporal: Some(proxy.address.clone()), ..Proxies::default() };
+    let options = SystemOptions {
+        proxies: BTreeMap::from([("payment-worker", to_temporal)]),
+        ..SystemOptions::default()
+    };
+    let mut system = System::start("late-schedule", options).await?;
+    system.worker.stop().await?;
+    let held = system.folder().join("held");
+    std::fs::write(&held, "")?;
+    system.worker.set_variable("PAYMENTS_WORKER__RECONCILIATION_INTERVAL_S", "3600");
+    system.worker.set_variable(crash_point::HELD_POINT, SETS_UP);
+    system.worker.set_variable(crash_point::HELD_FILE, &held.display().to_string());
+    system.worker.spawn()?;
+    system.worker.wait_for_log(&format!("held at: {SETS_UP}")).await?;
+    proxy.refuse(true);
+    proxy.cut();
+    std::fs::remove_file(held)?;
+    system.worker.wait_for_log("could not set up the schedule").await?;
+    proxy.refuse(false);
+
+    let client = system.temporal().await?;
+    let schedule = client.get_schedule_handle(format!("reconciliation-{}", system.task_queue));
+    until("the schedule exists", Duration::from_secs(60), || async {
+        Ok(schedule.describe(RpcOptions::default()).await.ok())
+    })
+    .await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    schedule.delete(DeleteScheduleOptions::default()).await?;
     Ok(())
 }
 

@@ -67,6 +67,8 @@ CREATE TABLE recalls (
     -- The last answer in words.
     detail          text,
     attempts        integer     NOT NULL DEFAULT 0,
+    -- Of the call that recorded the last attempt: where its COMMIT got no answer, it finds its own attempt by it.
+    attempt_token   uuid,
     requested_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- NULL: it is not sent any more.
     next_attempt_at timestamptz DEFAULT clock_timestamp(),

@@ -94,7 +94,7 @@ GRANT UPDATE (released_at) ON limit_uses TO payment_worker;
 -- The switch: attempts and their answers, recalls, returns that a statement lists.
 GRANT SELECT, INSERT ON submissions, recalls, returns TO payment_worker;
 GRANT UPDATE (outcome, detail, answered_at, marker, transfer_id) ON submissions TO payment_worker;
-GRANT UPDATE (status, detail, attempts, next_attempt_at, answer_due_at, updated_at) ON recalls TO payment_worker;
+GRANT UPDATE (status, detail, attempts, attempt_token, next_attempt_at, answer_due_at, updated_at) ON recalls TO payment_worker;
 GRANT UPDATE (booked_at) ON returns TO payment_worker;
 -- The inbox wakes a payment's own workflow. Callbacks are read.
 GRANT SELECT, INSERT ON inbox TO payment_worker;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use payment_protocol::Payment;
 use temporalio_client::Client;
-use temporalio_client::tonic::{Code, IntoRequest as _};
+use temporalio_client::tonic::{IntoRequest as _, Status};
 use temporalio_common::protos::temporal::api::enums::v1::IndexedValueType;
 use temporalio_common::protos::temporal::api::operatorservice::v1::AddSearchAttributesRequest;
 use temporalio_common::search_attributes::{SearchAttributeKey, SearchAttributes};
@@ -17,19 +17,13 @@ pub(crate) fn of(payment: &Payment) -> SearchAttributes {
     SearchAttributes::new([SearchAttributeKey::keyword(SWITCH).value_set(payment.profile.switch.to_string())])
 }
 
-/// Registers the attribute, so that a plain `temporal server start-dev` suffices. In a cluster that denies this,
-/// its operators register it; otherwise Temporal refuses every start.
-pub(crate) async fn register(client: &Client, namespace: &str) {
+/// Registers the attribute, so that a plain `temporal server start-dev` suffices. In a cluster that denies this, its operators register it.
+///
+/// # Errors
+/// Temporal's status: `AlreadyExists`, a refusal, or no answer.
+pub(crate) async fn register(client: &Client, namespace: &str) -> Result<(), Status> {
     let attributes = HashMap::from([(SWITCH.to_owned(), IndexedValueType::Keyword as i32)]);
     let request =
         AddSearchAttributesRequest { search_attributes: attributes, namespace: namespace.to_owned() };
-    match client.connection().operator_service().add_search_attributes(request.into_request()).await {
-        Ok(_) => {
-            tracing::info!("the payment-worker registered the search attribute of payments at Temporal")
-        }
-        Err(status) if status.code() == Code::AlreadyExists => {}
-        Err(status) => {
-            tracing::warn!(%status, "the payment-worker could not register the search attribute of payments; unless it exists, Temporal refuses to start payment workflows")
-        }
-    }
+    client.connection().operator_service().add_search_attributes(request.into_request()).await.map(drop)
 }

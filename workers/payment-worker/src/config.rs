@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use payment_ledger::DatabaseOptions;
 use serde::Deserialize;
-use service_kit::config::{ConfigError, check_bounds};
+use service_kit::config::check_bounds;
 use switch_client::Switches;
 use workflow_api::TemporalOptions;
 
@@ -63,8 +63,9 @@ pub struct PaymentWorkerOptions {
 
 impl PaymentWorkerOptions {
     /// # Errors
-    /// A value is out of its bounds: no payment would start, or a loop would never pause.
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+    /// A value is out of its bounds: no payment would start, or a loop would never pause. Or the window is shorter than the interval of its
+    /// reconciliation runs: what changes between two windows would be compared by no hourly run.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
         let numbers = [
             ("max_in_flight", self.max_in_flight, 1_000_000),
             ("poll_interval_ms", i64::try_from(self.poll_interval_ms).unwrap_or(i64::MAX), 60_000),
@@ -76,7 +77,14 @@ impl PaymentWorkerOptions {
             ),
             ("lock_grants_max", self.lock_grants_max.into(), 10_000),
         ];
-        check_bounds("worker", &numbers)
+        check_bounds("worker", &numbers)?;
+        let (window_s, interval_s) = (self.reconciliation_window_s, self.reconciliation_interval_s);
+        anyhow::ensure!(
+            u64::from(window_s) >= interval_s,
+            "worker.reconciliation_window_s is {window_s}, and worker.reconciliation_interval_s {interval_s}: set a window that is at \
+             least as long as the interval"
+        );
+        Ok(())
     }
 }
 
@@ -104,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_that_would_start_no_payment_or_never_pause_a_loop_is_refused() {
+    fn a_value_that_would_start_no_payment_never_pause_a_loop_or_compare_nothing_is_refused() {
         type Change = fn(&mut PaymentWorkerOptions);
         let options = |change: Change| {
             let mut options = PaymentWorkerOptions::default();
@@ -112,9 +120,13 @@ mod tests {
             options.check().map_err(|error| error.to_string())
         };
         assert_eq!(options(|_| {}), Ok(()));
-        let refused: [(Change, &str); 2] = [
+        let refused: [(Change, &str); 3] = [
             (|options| options.max_in_flight = 0, "worker.max_in_flight (0) is from 1 to 1000000"),
             (|options| options.poll_interval_ms = 0, "worker.poll_interval_ms (0) is from 1 to 60000"),
+            (
+                |options| options.reconciliation_window_s = 3_599,
+                "worker.reconciliation_window_s is 3599, and worker.reconciliation_interval_s 3600: set a window that is at least as long as the interval",
+            ),
         ];
         for (change, message) in refused {
             assert_eq!(options(change), Err(message.to_owned()));

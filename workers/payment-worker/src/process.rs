@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "the process waits for Temporal outside workflow code")]
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use workflow_api::{ConnectError, PaymentWorkflows};
 
@@ -34,17 +36,16 @@ use crate::activities::local_submits::{LOCAL_SUBMITS_MAX, LocalSubmits};
 use crate::activities::lock::LockActivities;
 use crate::activities::switch::{SWITCH_HEARTBEAT_INTERVAL, SwitchActivities};
 use crate::activities::{cancel_queue, submit_queue};
-use crate::attributes;
 use crate::config::{Options, PaymentWorkerOptions};
 use crate::crash_points::ActivityCrashPoints;
 use crate::namespace;
-use crate::reconciliation::{self, ReconciliationActivities, ReconciliationWorkflow};
+use crate::reconciliation::{ReconciliationActivities, ReconciliationWorkflow};
 use crate::sdk_metrics;
 use crate::starter::Starter;
 use crate::traces::{self, ActivitySpans};
 use crate::until_answered::until_answered;
 use crate::workflow::InterBankPaymentWorkflow;
-use crate::{recalls, restore};
+use crate::{recalls, restore, temporal_setup};
 
 /// Pause between two wake-up notifications of this process to the outbox relay, half of it in a quiet moment. The first one is sent at once, so a payment
 /// alone does not wait; under load a round of the relay then publishes the events of several payments. S3.5 allows 500 ms.
@@ -58,6 +59,8 @@ const ACTIVITIES_MAX: usize = 100;
 /// Time for polls, cancels and recalls to end by themselves at a shutdown. They may wait for a hung switch, and another worker
 /// repeats what was abandoned.
 const ABANDON_AFTER: Duration = Duration::from_secs(1);
+/// Time for which payments wait for Temporal's answers to its set-up; then they go on, since it may have been set up before.
+const SET_UP_AWAITED: Duration = Duration::from_secs(20);
 
 /// Runs until SIGTERM.
 ///
@@ -102,7 +105,6 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             return Ok(());
         }
         waits_for.send_replace(Some("the ledger's open payments, or Temporal's schedules"));
-        attributes::register(&client, &options.temporal.namespace).await;
         let profiles = switches.iter().map(|(_, options, profile)| (options, profile));
         let running = PaymentWorkflows::new(options.temporal.clone(), "payment-worker");
         let local_submits = Arc::new(LocalSubmits::new(switch_clients.keys()));
@@ -125,11 +127,32 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         for name in worker_set.unconfigured_switches(&stop).await {
             workers.extend(worker_set.switch(&name)?);
         }
-        reconciliation::create_schedules(&client, &options.temporal, &options.worker).await?;
-        let starter = Starter { ledger, client, temporal: &options.temporal, options: &options.worker };
+        let answered = CancellationToken::new();
+        let mut set_up =
+            pin!(temporal_setup::run(&client, &options.temporal, &options.worker, &answered, &stop));
+        let is_set_up = tokio::select! {
+            set_up = &mut set_up => set_up.map(|()| true)?,
+            _ = timeout(SET_UP_AWAITED, answered.cancelled()) => false,
+        };
+        // A worker ends where Temporal does not answer at its start.
+        if !is_set_up {
+            namespace::wait_for_recorded(&client, &options.temporal, &ledger, &stop).await?;
+        }
+        if stop.is_cancelled() {
+            return Ok(());
+        }
+        let starter =
+            Starter { ledger, client: client.clone(), temporal: &options.temporal, options: &options.worker };
         waits_for.send_replace(None);
         tracing::info!(workers = workers.len(), "the process payment-worker is ready");
-        run_workers(workers, &starter, &stop).await
+        let mut running = pin!(run_workers(workers, &starter, &stop));
+        if !is_set_up {
+            tokio::select! {
+                ended = &mut running => return ended,
+                set_up = &mut set_up => set_up?,
+            }
+        }
+        running.await
     };
     let ended = tokio::try_join!(server, work, loops);
     exporter.stop().await;

@@ -13,11 +13,14 @@ use payment_protocol::keys;
 use payment_protocol::recall::RecallAnswer;
 use switch_client::SwitchClient;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::adapters::session::SwitchSession;
 
 /// Pause between two rounds.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Tries to record an attempt or its answer while the database does not answer. Each may wait for it for seconds.
+const TRIES: u32 = 5;
 /// Recalls of one round, sent one after the other.
 const ROUND: i64 = 32;
 
@@ -52,7 +55,7 @@ async fn round(
         if stop.is_cancelled() || !client.permits_submit() {
             break;
         }
-        if let Err(error) = send(ledger, client, &payment_id).await {
+        if let Err(error) = send(ledger, client, &payment_id, stop).await {
             tracing::warn!(
                 payment.id = payment_id.as_str(),
                 error = &error as &dyn std::error::Error,
@@ -63,8 +66,32 @@ async fn round(
     Ok(())
 }
 
-async fn send(ledger: &Ledger, client: &dyn SwitchClient, payment_id: &PaymentId) -> Result<(), LedgerError> {
-    let payment = match ledger.begin_recall_after_end(payment_id).await {
+/// Repeats what the database did not answer, at `stop` at once and not again.
+async fn repeat<T, F: Future<Output = Result<T, LedgerError>>>(
+    record: impl Fn() -> F,
+    stop: &CancellationToken,
+) -> Result<T, LedgerError> {
+    let mut left = TRIES;
+    loop {
+        left -= 1;
+        match record().await {
+            Err(LedgerError::Unavailable(_)) if left > 0 && !stop.is_cancelled() => {
+                let _ = stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await;
+            }
+            recorded => return recorded,
+        }
+    }
+}
+
+async fn send(
+    ledger: &Ledger,
+    client: &dyn SwitchClient,
+    payment_id: &PaymentId,
+    stop: &CancellationToken,
+) -> Result<(), LedgerError> {
+    // Without an answer it may be recorded, and a rail that takes one recall would not be sent it any more: the same token finds it.
+    let token = Uuid::new_v4();
+    let payment = match repeat(|| ledger.begin_recall_after_end(payment_id, token), stop).await {
         Ok(Some(payment)) => payment,
         Ok(None) => return Ok(()),
         Err(error) => {
@@ -83,9 +110,6 @@ async fn send(ledger: &Ledger, client: &dyn SwitchClient, payment_id: &PaymentId
         Err(error) => RecallAnswer::NotReceived { detail: error.to_string() },
     };
     crash_point("after the answer to a recall after the end");
-    match ledger.record_recall_answer(payment_id, &answer).await {
-        // A rail that takes one recall would not answer it again.
-        Err(LedgerError::Unavailable(_)) => ledger.record_recall_answer(payment_id, &answer).await,
-        recorded => recorded,
-    }
+    // A rail that takes one recall would not answer it again.
+    repeat(|| ledger.record_recall_answer(payment_id, &answer), stop).await
 }

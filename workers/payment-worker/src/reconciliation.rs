@@ -18,7 +18,7 @@ use service_kit::error_chain;
 use temporalio_client::schedules::{
     CreateScheduleOptions, ScheduleAction, ScheduleError, ScheduleOverlapPolicy, ScheduleSpec,
 };
-use temporalio_client::tonic::Code;
+use temporalio_client::tonic::Status;
 use temporalio_client::{Client, ClientOptions};
 use temporalio_common::RetryPolicy;
 use temporalio_macros::{activities, workflow, workflow_methods};
@@ -173,68 +173,69 @@ fn last_heartbeat(ctx: &ActivityContext) -> Option<ReconciliationProgress> {
     }
 }
 
-/// Creates the schedules of reconciliation runs: with a window, and of everything. An existing schedule stays as it is: an operator may
-/// have changed it.
+/// One schedule of reconciliation runs.
+pub(crate) struct ReconciliationSchedule {
+    client: Client,
+    /// Its id at Temporal.
+    pub(crate) id: String,
+    /// Prefix of its workflows' ids.
+    name: &'static str,
+    task_queue: String,
+    interval: Duration,
+    window_s: Option<i64>,
+}
+
+/// The schedules of reconciliation runs: with a window, and of everything.
 ///
 /// # Errors
-/// The window is shorter than the interval of its runs: what changes between two windows would be compared by no hourly run.
-pub(crate) async fn create_schedules(
+/// Temporal's client refuses its options.
+pub(crate) fn schedules(
     client: &Client,
     TemporalOptions { namespace, task_queue, .. }: &TemporalOptions,
     options: &PaymentWorkerOptions,
-) -> anyhow::Result<()> {
-    let PaymentWorkerOptions {
-        reconciliation_interval_s: interval_s, reconciliation_window_s: window_s, ..
-    } = *options;
-    anyhow::ensure!(
-        u64::from(window_s) >= interval_s,
-        "worker.reconciliation_window_s is {window_s}, and worker.reconciliation_interval_s {interval_s}: set a window that is at \
-         least as long as the interval"
-    );
+) -> anyhow::Result<Vec<ReconciliationSchedule>> {
     // Without the keys of payloads: a schedule keeps its input longer than a key is kept, and this input names nobody.
     let in_clear = ClientOptions::new(namespace.to_owned()).build();
     let client = Client::new(client.connection().clone(), in_clear)?;
-    for (name, interval_s, window_s) in [
-        (SCHEDULE, interval_s, Some(i64::from(window_s))),
+    let schedules = [
+        (SCHEDULE, options.reconciliation_interval_s, Some(i64::from(options.reconciliation_window_s))),
         (FULL_SCHEDULE, options.full_reconciliation_interval_s, None),
-    ] {
-        if interval_s > 0 {
-            create_schedule(&client, task_queue, name, Duration::from_secs(interval_s), window_s).await;
-        }
-    }
-    Ok(())
+    ];
+    let schedules = schedules.into_iter().filter(|(_, interval_s, _)| *interval_s > 0);
+    Ok(schedules
+        .map(|(name, interval_s, window_s)| ReconciliationSchedule {
+            client: client.clone(),
+            id: format!("{name}-{task_queue}"),
+            name,
+            task_queue: task_queue.clone(),
+            interval: Duration::from_secs(interval_s),
+            window_s,
+        })
+        .collect())
 }
 
-async fn create_schedule(
-    client: &Client,
-    task_queue: &str,
-    name: &str,
-    interval: Duration,
-    window_s: Option<i64>,
-) {
-    let input = ReconciliationInput { tolerance: Tolerance::default(), window_s };
-    let action = ScheduleAction::start_workflow(ReconciliationWorkflow::run, input, task_queue, name);
-    let options = CreateScheduleOptions::builder()
-        .action(action)
-        .spec(ScheduleSpec::from_interval(interval))
-        .overlap_policy(ScheduleOverlapPolicy::Skip)
-        .build();
-    let schedule = format!("{name}-{task_queue}");
-    match client.create_schedule(schedule.clone(), options).await {
-        Ok(_) => {
-            tracing::info!(
-                schedule,
-                interval_s = interval.as_secs(),
-                "the payment-worker created a schedule of reconciliation runs at Temporal"
-            )
-        }
-        Err(ScheduleError::Rpc(status)) if status.code() == Code::AlreadyExists => {}
-        Err(error) => {
-            tracing::error!(
-                schedule,
-                error = &error as &dyn std::error::Error,
-                "the payment-worker could not create a schedule of reconciliation runs; no run of it starts until a payment-worker restarts and creates the schedule"
-            );
+impl ReconciliationSchedule {
+    /// Creates it. An existing schedule stays as it is: an operator may have changed it.
+    ///
+    /// # Errors
+    /// Temporal's status: `AlreadyExists`, a refusal, or no answer.
+    pub(crate) async fn create(&self) -> Result<(), Status> {
+        let input = ReconciliationInput { tolerance: Tolerance::default(), window_s: self.window_s };
+        let action = ScheduleAction::start_workflow(
+            ReconciliationWorkflow::run,
+            input,
+            self.task_queue.as_str(),
+            self.name,
+        );
+        let options = CreateScheduleOptions::builder()
+            .action(action)
+            .spec(ScheduleSpec::from_interval(self.interval))
+            .overlap_policy(ScheduleOverlapPolicy::Skip)
+            .build();
+        match self.client.create_schedule(self.id.clone(), options).await {
+            Ok(_) => Ok(()),
+            Err(ScheduleError::Rpc(status)) => Err(status),
+            Err(error) => Err(Status::invalid_argument(error_chain(&error))),
         }
     }
 }

@@ -9,6 +9,7 @@ use payment_protocol::ids::{EventId, PaymentId, SwitchName};
 use payment_protocol::recall::{RecallAnswer, RecallReport, RecallStatus};
 use postgres_kit::Connection;
 use postgres_kit::text::replace_nul;
+use uuid::Uuid;
 
 use super::callbacks::{Received, ReceivedReport, StoreCallbackOutcome, receive_from_own_switch};
 use crate::row_lock::{LockedPayment, lock_payment};
@@ -54,6 +55,7 @@ pub struct RecallView {
 struct Recall {
     status: RecallStatus,
     attempts: i32,
+    attempt_token: Option<Uuid>,
     is_due: bool,
     answer_time_is_over: bool,
 }
@@ -76,19 +78,25 @@ impl Ledger {
     }
 
     /// Records an attempt before it is sent, and returns the payment to recall; `None` if the recall is not to be sent now: another
-    /// process sent it, it is answered, or the bank's claim is closed. A rail that takes one recall is sent one.
+    /// process sent it, it is answered, or the bank's claim is closed. A rail that takes one recall is sent one. `token` is of one
+    /// attempt that was not sent yet: with the token of its first call, a repeat finds the attempt that a COMMIT without an answer recorded.
     ///
     /// # Errors
-    /// [`LedgerError`]: nothing may be sent; repeat.
+    /// [`LedgerError`]: nothing may be sent; repeat with the same token.
     pub async fn begin_recall_after_end(
         &self,
         payment_id: &PaymentId,
+        token: Uuid,
     ) -> Result<Option<Payment>, LedgerError> {
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
-        let Some(recall) = read(&mut tx, &locked).await?.filter(|recall| recall.is_due) else {
+        let Some(recall) = read(&mut tx, &locked).await? else { return Ok(None) };
+        if recall.status == RecallStatus::Sent && recall.attempt_token == Some(token) {
+            return Ok(Some(workflow_input::of_locked(&locked, 0)));
+        }
+        if !recall.is_due {
             return Ok(None);
-        };
+        }
         let profile = &locked.profile;
         let attempt_bound = profile.look_bound_ms();
         let doublings = u32::try_from(recall.attempts).unwrap_or(DOUBLINGS_MAX).min(DOUBLINGS_MAX);
@@ -97,11 +105,12 @@ impl Ledger {
         let next = (!profile.recall_once && !recall.answer_time_is_over)
             .then(|| Duration::from_millis(attempt_bound.saturating_add(interval_ms)).as_secs_f64());
         sqlx::query!(
-            "UPDATE recalls SET status = 'sent', attempts = attempts + 1, updated_at = clock_timestamp(),
+            "UPDATE recalls SET status = 'sent', attempts = attempts + 1, attempt_token = $3, updated_at = clock_timestamp(),
                                 next_attempt_at = clock_timestamp() + $2 * interval '1 second'
              WHERE payment_id = $1",
             payment_id.as_str(),
             next,
+            token,
         )
         .execute(&mut *tx)
         .await?;
@@ -245,7 +254,7 @@ pub(crate) async fn view(
 /// The recall of a locked payment.
 async fn read(tx: &mut Connection, locked: &LockedPayment) -> Result<Option<Recall>, LedgerError> {
     let row = sqlx::query!(
-        r#"SELECT status, attempts, coalesce(next_attempt_at <= clock_timestamp(), false) AS "is_due!",
+        r#"SELECT status, attempts, attempt_token, coalesce(next_attempt_at <= clock_timestamp(), false) AS "is_due!",
                   requested_at + $2 * interval '1 second' <= clock_timestamp() AS "answer_time_is_over!"
            FROM recalls WHERE payment_id = $1 FOR UPDATE"#,
         locked.payment_id.as_str(),
@@ -257,6 +266,7 @@ async fn read(tx: &mut Connection, locked: &LockedPayment) -> Result<Option<Reca
         Ok(Recall {
             status: parse_status(&locked.payment_id, &row.status)?,
             attempts: row.attempts,
+            attempt_token: row.attempt_token,
             is_due: row.is_due,
             answer_time_is_over: row.answer_time_is_over,
         })

@@ -14,6 +14,7 @@ use payment_protocol::cause::Cause;
 use payment_protocol::drift::Tolerance;
 use payment_protocol::ids::{PaymentId, SwitchName};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
 
 /// Tables that grow with the number of payments.
 const GROWING: &[&str] = &[
@@ -240,7 +241,7 @@ async fn s0_10_no_round_of_recalls_reads_what_is_not_due(_: PgPoolOptions, conne
     };
     for n in 0..OTHERS {
         let later = charged_to_the_bank(format!("later {n}")).await;
-        bank.ledger.begin_recall_after_end(&later.id).await.unwrap();
+        bank.ledger.begin_recall_after_end(&later.id, Uuid::new_v4()).await.unwrap();
         let returned = charged_to_the_bank(format!("returned {n}")).await;
         return_part(&bank, &returned, "r", AMOUNT_MINOR).await;
     }
@@ -254,7 +255,7 @@ async fn s0_10_no_round_of_recalls_reads_what_is_not_due(_: PgPoolOptions, conne
     excessive_reads(&bank, 1).await;
 
     let due = charged_to_the_bank("due".into()).await;
-    bank.ledger.begin_recall_after_end(&due.id).await.unwrap();
+    bank.ledger.begin_recall_after_end(&due.id, Uuid::new_v4()).await.unwrap();
     bank.sql(&format!("UPDATE recalls SET next_attempt_at = now() WHERE payment_id = '{}'", due.id)).await;
     excessive_reads(&bank, 1).await;
     let switch = SwitchName::new(SWITCH).unwrap();

@@ -17,6 +17,7 @@ use payment_protocol::port::DebitOutcome;
 use payment_protocol::recall::{RecallAnswer, RecallReport, RecallStatus};
 use payment_protocol::state::FinalState;
 use sqlx::PgPool;
+use uuid::Uuid;
 
 fn slow_recalls() -> SwitchProfile {
     SwitchProfile { can_recall: true, recall_answer_within_s: 1_000, ..profile() }
@@ -44,7 +45,11 @@ async fn recall(bank: &Bank, p: &Sample) -> RecallView {
 }
 
 async fn begin(bank: &Bank, p: &Sample) -> bool {
-    bank.ledger.begin_recall_after_end(&p.id).await.unwrap().is_some()
+    begin_as(bank, p, Uuid::new_v4()).await
+}
+
+async fn begin_as(bank: &Bank, p: &Sample, token: Uuid) -> bool {
+    bank.ledger.begin_recall_after_end(&p.id, token).await.unwrap().is_some()
 }
 
 /// The time of the next attempt has come, if there is to be one.
@@ -106,6 +111,28 @@ async fn a_recall_that_cannot_be_begun_goes_behind_the_others(pool: PgPool) {
     assert_eq!(bank.ledger.due_recalls(&switch(), 1).await.unwrap(), std::slice::from_ref(&second.id));
     let_time_pass(&bank, &first).await;
     assert!(begin(&bank, &first).await, "it is only postponed");
+}
+
+/// It is not sent yet, and nobody else may send it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_recall_whose_commit_got_no_answer_is_begun_again_by_the_same_call(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let once = SwitchProfile { recall_once: true, ..slow_recalls() };
+    let p = charged_to_the_bank(&bank, "k", once).await;
+    let (ours, another) = (Uuid::new_v4(), Uuid::new_v4());
+    assert!(begin_as(&bank, &p, ours).await);
+    assert!(!begin_as(&bank, &p, another).await, "another call may have sent it");
+    assert!(begin_as(&bank, &p, ours).await);
+    assert_eq!(recall(&bank, &p).await.attempts, 1, "one attempt was begun");
+    answered_by_callback(&bank, &p, "refused", RecallAnswer::Refused { reason: "NOAS".into() }).await;
+    assert!(!begin_as(&bank, &p, ours).await, "it is answered");
+    // Where the rail takes a second, another call may have sent it meanwhile.
+    let p = charged_to_the_bank(&bank, "again", slow_recalls()).await;
+    assert!(begin_as(&bank, &p, ours).await);
+    let_time_pass(&bank, &p).await;
+    assert!(begin_as(&bank, &p, another).await);
+    assert!(!begin_as(&bank, &p, ours).await, "another call may have sent it");
+    bank.audit().await;
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
